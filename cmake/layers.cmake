@@ -1,0 +1,52 @@
+# pagoda_layer(NAME DEPS other layers... LIBS outside libraries...)
+#   src/NAME/**/*.cc            -> static library pagoda_NAME
+#   src/NAME/**/*_test.cc       -> one test program pagoda_NAME_test, run by ctest from the source folder
+#   src/NAME/**/*_bench.cc      -> one Google Benchmark program pagoda_NAME_bench, built on demand
+function(pagoda_layer name)
+  cmake_parse_arguments(LAYER "" "" "DEPS;LIBS" ${ARGN})
+  file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
+  set(sources ${all})
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cc$")
+  set(tests ${all})
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  set(benches ${all})
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+
+  list(TRANSFORM LAYER_DEPS PREPEND pagoda_)
+  if(sources)
+    add_library(pagoda_${name} STATIC ${sources})
+    target_link_libraries(pagoda_${name} PUBLIC ${LAYER_DEPS} ${LAYER_LIBS})
+  else()
+    add_library(pagoda_${name} INTERFACE)
+    target_link_libraries(pagoda_${name} INTERFACE ${LAYER_DEPS} ${LAYER_LIBS})
+  endif()
+
+  # ISA flags follow the file's name: no target-wide -march, ever. Kernels are optimised in every preset, or the
+  # sanitizer runs would take minutes a token.
+  foreach(file IN LISTS sources)
+    if(file MATCHES "/x86_avx2[a-z0-9_]*\\.cc$")
+      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-O3;-mavx2;-mfma;-mf16c")
+    elseif(file MATCHES "/x86_avx512[a-z0-9_]*\\.cc$")
+      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
+        "-O3;-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx512bf16")
+    elseif(file MATCHES "/src/kernels/")
+      set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "-O3")
+    endif()
+  endforeach()
+
+  if(tests)
+    add_executable(pagoda_${name}_test ${tests})
+    target_link_libraries(pagoda_${name}_test PRIVATE pagoda_${name} GTest::gmock GTest::gtest_main)
+    target_compile_options(pagoda_${name}_test PRIVATE -Wno-conversion)
+    target_compile_definitions(pagoda_${name}_test PRIVATE
+      PAGODA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PAGODA_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
+    add_test(NAME ${name} COMMAND pagoda_${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  endif()
+  if(benches)
+    find_package(benchmark REQUIRED)
+    add_executable(pagoda_${name}_bench EXCLUDE_FROM_ALL ${benches})
+    target_link_libraries(pagoda_${name}_bench PRIVATE pagoda_${name} benchmark::benchmark_main)
+    target_compile_options(pagoda_${name}_bench PRIVATE -Wno-conversion)
+    target_compile_definitions(pagoda_${name}_bench PRIVATE PAGODA_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
+  endif()
+endfunction()

@@ -1,0 +1,39 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "apps/verbs.h"
+
+namespace {
+
+constexpr int kUsage = 2;
+
+int parse_and_run(int argc, char** argv) {
+  using namespace pagoda::apps;
+  CLI::App app{"Pagoda serves large language models: one binary, the same bytes every time.", "pagoda"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", PAGODA_VERSION);
+  app.footer("Start here:  pagoda run smollm2:135m \"Why is the sky blue?\"");
+
+  Invocation invocation;
+  add_version(app, invocation);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
+  return invocation.run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return parse_and_run(argc, argv);
+  } catch (const std::exception& error) {  // the last stop of library throws
+    fmt::print(stderr, "pagoda: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,16 @@
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace pagoda::apps {
+
+/// What the command line asked for; main() runs it after parsing and exits with what it returns.
+/// Exit codes: 0 done, 1 refused or failed (the reason is on standard error), 2 usage, 130 interrupted.
+struct Invocation {
+  std::function<int()> run;
+};
+
+/// Each verb adds its subcommand, with flags, help and examples, and sets `invocation.run` when chosen.
+void add_version(CLI::App& app, Invocation& invocation);
+
+}  // namespace pagoda::apps

@@ -1,0 +1,64 @@
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/ids.h"
+#include "core/result.h"
+#include "sampling/params.h"
+
+namespace pagoda::engine {
+
+/// What prompt rows should report: the logprob of the token that follows, of `top` likeliest, and of chosen ids.
+struct ScoreRequest {
+  int32_t top = 0;
+  std::span<const std::vector<TokenId>> ids_at{};  // by prompt position; may be shorter than the prompt
+};
+
+/// One sequence's rows of a step. Prefill chunks and decodes are the same thing: `count` tokens from `begin` on.
+struct SequenceChunk {
+  SeqId id;
+  std::span<const TokenId> history;     // every token the sequence has: prompt, then output
+  int32_t begin;                        // first row's position; history[0, begin) is in the cache
+  int32_t count;                        // rows, >= 1; begin + count <= history.size()
+  std::span<const BlockId> blocks;      // block table covering begin + count tokens
+  bool sample;                          // the last row is the last of history: choose the next token
+  const sampling::SamplingParams* params;
+  int32_t prompt_tokens;
+  int32_t sample_index;
+  const ScoreRequest* score = nullptr;  // null unless prompt logprobs are wanted
+};
+
+/// All rows of one step, over all sequences. One pass over the weights serves them all.
+struct Batch {
+  std::vector<SequenceChunk> chunks;
+};
+
+/// Logprobs of one prompt row: it predicts the token at `position` + 1.
+struct PromptScore {
+  int32_t position;
+  float next_logprob;                               // of history[position + 1]; NaN if there is none
+  std::vector<sampling::TokenLogprob> top;
+  std::vector<float> ids;                           // as ScoreRequest::ids_at[position]
+};
+
+struct ChunkOutput {
+  std::optional<sampling::SampledToken> token;      // present if `sample` and no error
+  std::vector<PromptScore> prompt_scores;           // rows of this chunk below prompt_tokens, ascending
+  std::optional<Error> error;                       // this sequence failed (NaN logits); the others did not
+};
+
+/// Parallel to Batch::chunks.
+struct StepOutput {
+  std::vector<ChunkOutput> chunks;
+};
+
+/// Runs batches; computes and never decides. One thread calls run().
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  /// An Error here is a broken engine (all sequences fail); a sequence's own trouble is in its ChunkOutput.
+  virtual Result<StepOutput> run(const Batch& batch) = 0;
+};
+
+}  // namespace pagoda::engine

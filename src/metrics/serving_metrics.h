@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace pagoda::metrics {
+
+/// What operators watch, under vLLM's names (`vllm:num_requests_running`, `vllm:time_to_first_token_seconds`, …) with the
+/// labels model_name and engine. Thread-safe. Counters only ever grow; negative increments are ignored.
+class ServingMetrics {
+ public:
+  explicit ServingMetrics(std::string model_name);
+  ~ServingMetrics();
+
+  // gauges
+  void set_running(int32_t sequences);
+  void set_waiting(int32_t sequences);
+  void set_kv_usage(double used_fraction);               // 0..1
+  void set_cache_config(int32_t block_tokens, int32_t total_blocks);
+
+  // counters
+  void add_prompt_tokens(int64_t tokens);
+  void add_generation_tokens(int64_t tokens);
+  void add_preemption();
+  void add_finished(const std::string& finished_reason);  // stop, length, abort, error
+
+  // histograms, seconds or tokens
+  void observe_time_to_first_token(double seconds);
+  void observe_inter_token_latency(double seconds);
+  void observe_e2e_latency(double seconds);
+  void observe_queue_time(double seconds);
+  void observe_prefill_time(double seconds);
+  void observe_decode_time(double seconds);
+  void observe_request_tokens(int32_t prompt_tokens, int32_t generation_tokens);
+  void observe_iteration_tokens(int32_t tokens);
+
+  /// Prometheus text exposition format 0.0.4.
+  std::string expose() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda::metrics

@@ -1,0 +1,68 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "core/clock.h"
+#include "core/result.h"
+#include "engine/batch.h"
+#include "metrics/serving_metrics.h"
+#include "scheduler/request.h"
+#include "text/tokenizer.h"
+
+namespace pagoda::scheduler {
+
+/// Bounds of the serving loop. Flags of the same names set them.
+struct Limits {
+  int32_t max_num_seqs = 64;               // sequences in one batch
+  int32_t max_num_batched_tokens = 256;    // rows in one step
+  int32_t max_model_len = 0;               // context, tokens
+  int32_t max_queued = 1024;               // sequences waiting; beyond it submit() answers kNoCapacity
+  int32_t total_blocks = 0;                // KV pool
+};
+
+/// Who runs next. One worker thread owns all state; others post to its inbox.
+///
+/// Source of the design: Orca (OSDI 2022, iteration-level batching), vLLM (arXiv:2309.06180, paged KV, preemption by
+/// recomputation), Sarathi-Serve (arXiv:2403.02310, chunked prefill).
+class Scheduler {
+ public:
+  /// `tokenizer` may be null in tests (events then carry no text). All references must outlive the scheduler.
+  Scheduler(engine::Engine& engine, const text::Tokenizer* tokenizer, Limits limits, const Clock& clock,
+            metrics::ServingMetrics& metrics);
+  ~Scheduler();
+
+  // --- any thread -------------------------------------------------------------------------------------------------
+  /// Checks what can be known at once (prompt empty or over max_model_len, could never fit the pool, queue full,
+  /// draining) and enqueues. Errors carry the numbers.
+  Result<RequestId> submit(Request request);
+  /// Takes effect at the next step; the remaining choices end with kCancelled. Unknown ids are ignored.
+  void cancel(RequestId id);
+  /// No new requests; those inside go on.
+  void begin_drain();
+  bool draining() const;
+  /// Running and waiting sequences.
+  struct Load {
+    int32_t running;
+    int32_t waiting;
+    int32_t total_blocks;
+    int32_t free_blocks;
+    int64_t last_step_us;      // clock value of the last turn of the loop: /health compares it with now
+  };
+  Load load() const;
+
+  // --- worker thread ----------------------------------------------------------------------------------------------
+  /// One turn of the serving loop; false when nobody had work.
+  Result<bool> step();
+  /// step() until stop(); sleeps when idle. Library throws end here: every sequence fails with kInternal.
+  void run_until_stopped();
+
+  // --- any thread -------------------------------------------------------------------------------------------------
+  /// Ends run_until_stopped() after the current step; sequences still inside end with kCancelled.
+  void stop();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace pagoda::scheduler
