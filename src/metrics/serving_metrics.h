@@ -5,17 +5,18 @@
 
 namespace pagoda::metrics {
 
-/// What operators watch, under vLLM's names (`vllm:num_requests_running`, `vllm:time_to_first_token_seconds`, …) with the
-/// labels model_name and engine. Thread-safe. Counters only ever grow; negative increments are ignored.
+/// What operators watch, under vLLM's names (`vllm:num_requests_running`, `vllm:time_to_first_token_seconds`, …) with
+/// the labels model_name and engine. Thread-safe. Counters only ever grow; negative increments are ignored.
 class ServingMetrics {
  public:
-  explicit ServingMetrics(std::string model_name);
+  /// Token-count histograms reach up to `max_model_len`.
+  explicit ServingMetrics(std::string model_name, int32_t max_model_len = 131072);
   ~ServingMetrics();
 
   // gauges
   void set_running(int32_t sequences);
   void set_waiting(int32_t sequences);
-  void set_kv_usage(double used_fraction);               // 0..1
+  void set_kv_usage(double used_fraction);  // 0..1
   void set_cache_config(int32_t block_tokens, int32_t total_blocks);
 
   // counters
@@ -33,6 +34,7 @@ class ServingMetrics {
   void observe_decode_time(double seconds);
   void observe_request_tokens(int32_t prompt_tokens, int32_t generation_tokens);
   void observe_iteration_tokens(int32_t tokens);
+  void observe_request_params(int32_t n, int32_t max_tokens);
 
   /// Prometheus text exposition format 0.0.4.
   std::string expose() const;
