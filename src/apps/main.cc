@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <iostream>
 
 #include "apps/verbs.h"
 
@@ -17,12 +18,13 @@ int parse_and_run(int argc, char** argv) {
   app.footer("Start here:  pagoda run smollm2:135m \"Why is the sky blue?\"");
 
   Invocation invocation;
+  add_completion(app, invocation);
   add_version(app, invocation);
 
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;
+  } catch (const CLI::ParseError& error) {  // --help and --version come this way too
+    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kUsage;
   }
   return invocation.run();
 }

@@ -24,8 +24,8 @@ uint32_t detected() {
   if (__builtin_cpu_supports("avx2")) have |= kAvx2;
   if (__builtin_cpu_supports("fma")) have |= kFma;
   if (__builtin_cpu_supports("f16c")) have |= kF16c;
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
     have |= kAvx512;
   if (__builtin_cpu_supports("avx512vnni")) have |= kVnni;
   if (__builtin_cpu_supports("avx512bf16")) have |= kBf16;
@@ -41,13 +41,12 @@ Result<uint32_t> level(const std::string& name) {
   } else if (name == "avx512") {
     need = kLevelAvx512;
   } else if (name != "portable") {
-    return Error{Code::kInvalidRequest,
-                 fmt::format("PAGODA_ISA is '{}', valid here: {}", name, available_levels()), "PAGODA_ISA"};
+    return Error{Code::kInvalidRequest, fmt::format("PAGODA_ISA is '{}', valid here: {}", name, available_levels()),
+                 "PAGODA_ISA"};
   }
   if (!covers(detected(), need))
     return Error{Code::kUnsupported,
-                 fmt::format("PAGODA_ISA is '{}', which this CPU lacks; valid here: {}", name,
-                             available_levels()),
+                 fmt::format("PAGODA_ISA is '{}', which this CPU lacks; valid here: {}", name, available_levels()),
                  "PAGODA_ISA"};
   return need;
 }

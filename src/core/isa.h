@@ -12,7 +12,7 @@ enum : uint32_t {
   kAvx2 = 1u << 0,
   kFma = 1u << 1,
   kF16c = 1u << 2,
-  kAvx512 = 1u << 3,   // F, BW, DQ, VL and the operating system saves zmm (XCR0)
+  kAvx512 = 1u << 3,  // F, BW, DQ, VL and the operating system saves zmm (XCR0)
   kVnni = 1u << 4,
   kBf16 = 1u << 5,
   kNeon = 1u << 6,

@@ -8,11 +8,16 @@ namespace {
 
 spdlog::level::level_enum to_spdlog(LogLevel level) {
   switch (level) {
-    case LogLevel::kDebug: return spdlog::level::debug;
-    case LogLevel::kInfo: return spdlog::level::info;
-    case LogLevel::kWarning: return spdlog::level::warn;
-    case LogLevel::kError: return spdlog::level::err;
-    case LogLevel::kOff: return spdlog::level::off;
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
   }
   return spdlog::level::info;
 }
@@ -34,8 +39,8 @@ Result<LogLevel> parse_log_level(const std::string& name) {
   if (name == "warning" || name == "warn") return LogLevel::kWarning;
   if (name == "error") return LogLevel::kError;
   if (name == "off") return LogLevel::kOff;
-  return Error{Code::kInvalidRequest,
-               fmt::format("--log-level is '{}', valid: debug, info, warning, error, off", name), "--log-level"};
+  return Error{Code::kInvalidRequest, fmt::format("--log-level is '{}', valid: debug, info, warning, error, off", name),
+               "--log-level"};
 }
 
 void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }

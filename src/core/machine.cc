@@ -60,7 +60,8 @@ void apply_cgroup_memory(Machine& m) {
   }
   if (limit <= 0 || limit >= m.memory_total_bytes) return;
   m.memory_total_bytes = limit;
-  m.memory_available_bytes = std::min(m.memory_available_bytes, std::max<int64_t>(0, limit - std::max<int64_t>(0, used)));
+  m.memory_available_bytes =
+      std::min(m.memory_available_bytes, std::max<int64_t>(0, limit - std::max<int64_t>(0, used)));
 }
 
 }  // namespace

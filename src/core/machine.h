@@ -6,12 +6,12 @@ namespace pagoda {
 
 /// What the process may use of the machine it runs on.
 struct Machine {
-  std::string cpu_model;             // as /proc/cpuinfo names it
-  int32_t affinity_cpus = 1;         // CPUs the scheduler may put us on
-  double cgroup_cpus = 0;            // CPU quota of the cgroup, 0 = none
+  std::string cpu_model;               // as /proc/cpuinfo names it
+  int32_t affinity_cpus = 1;           // CPUs the scheduler may put us on
+  double cgroup_cpus = 0;              // CPU quota of the cgroup, 0 = none
   int64_t memory_available_bytes = 0;  // MemAvailable, lowered to what the cgroup limit leaves
-  int64_t memory_total_bytes = 0;    // MemTotal, lowered to the cgroup limit
-  std::string huge_pages;            // "always", "madvise", "never" or "unknown" (transparent huge pages)
+  int64_t memory_total_bytes = 0;      // MemTotal, lowered to the cgroup limit
+  std::string huge_pages;              // "always", "madvise", "never" or "unknown" (transparent huge pages)
 };
 
 /// Reads /proc and /sys; what cannot be read keeps its default.

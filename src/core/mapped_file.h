@@ -19,7 +19,8 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
-  /// Tells the kernel that the pages under `part` will not be read again soon (they leave the page tables, not the cache).
+  /// Tells the kernel that the pages under `part` will not be read again soon (they leave the page tables, not the
+  /// cache).
   void release(std::span<const std::byte> part) const;
 
  private:

@@ -25,8 +25,8 @@ enum class Code {
 
 struct Error {
   Code code;
-  std::string message;   // one sentence with the numbers: "prompt has 9000 tokens, limit 8192"
-  std::string param{};   // the request field or file key at fault, "" if none
+  std::string message;  // one sentence with the numbers: "prompt has 9000 tokens, limit 8192"
+  std::string param{};  // the request field or file key at fault, "" if none
 };
 
 /// A T, or the reason there is none. value() looks, take() moves out; the wrong one aborts.
@@ -66,14 +66,14 @@ inline Status ok_status() { return std::monostate{}; }
 // PAGODA_TRY_STATUS(f());   ->  go on, or return f's Error.
 #define PAGODA_CAT_(a, b) a##b
 #define PAGODA_CAT(a, b) PAGODA_CAT_(a, b)
-#define PAGODA_TRY_(tmp, decl, expr)   \
-  auto tmp = (expr);                   \
-  if (!tmp.ok()) return tmp.error();   \
+#define PAGODA_TRY_(tmp, decl, expr) \
+  auto tmp = (expr);                 \
+  if (!tmp.ok()) return tmp.error(); \
   decl = std::move(tmp).take()
 #define PAGODA_TRY(decl, expr) PAGODA_TRY_(PAGODA_CAT(try_, __LINE__), decl, expr)
-#define PAGODA_TRY_STATUS(expr)                                                  \
-  do {                                                                           \
-    if (auto status_ = (expr); !status_.ok()) return status_.error();            \
+#define PAGODA_TRY_STATUS(expr)                                       \
+  do {                                                                \
+    if (auto status_ = (expr); !status_.ok()) return status_.error(); \
   } while (0)
 
 }  // namespace pagoda

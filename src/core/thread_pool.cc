@@ -42,7 +42,8 @@ struct Gate {
 
   void advance() {
     value.fetch_add(1, std::memory_order_seq_cst);
-    if (sleepers.load(std::memory_order_seq_cst) > 0) syscall(SYS_futex, &value, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr);
+    if (sleepers.load(std::memory_order_seq_cst) > 0)
+      syscall(SYS_futex, &value, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr);
   }
 
   void wait_while(uint32_t seen) {
@@ -51,8 +52,7 @@ struct Gate {
       cpu_relax();
     }
     sleepers.fetch_add(1, std::memory_order_seq_cst);
-    while (value.load(std::memory_order_seq_cst) == seen)
-      syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, nullptr);
+    while (value.load(std::memory_order_seq_cst) == seen) syscall(SYS_futex, &value, FUTEX_WAIT_PRIVATE, seen, nullptr);
     sleepers.fetch_sub(1, std::memory_order_seq_cst);
   }
 };
@@ -80,9 +80,9 @@ struct ThreadPool::State {
   const std::function<void(Worker&)>* body = nullptr;
   std::atomic<bool> stopping{false};
 
-  alignas(64) Gate start;                        // advances once a run()
-  alignas(64) Gate meet;                         // advances once a barrier
-  alignas(64) std::atomic<int32_t> arrived{0};   // threads at the current barrier
+  alignas(64) Gate start;                       // advances once a run()
+  alignas(64) Gate meet;                        // advances once a barrier
+  alignas(64) std::atomic<int32_t> arrived{0};  // threads at the current barrier
 
   void barrier() {
     if (count == 1) return;
@@ -146,8 +146,7 @@ Range Worker::share(int32_t n, int32_t grain) const {
 int32_t default_threads() {
   const Machine machine = inspect_machine();
   int32_t threads = machine.affinity_cpus;
-  if (machine.cgroup_cpus > 0)
-    threads = std::min(threads, static_cast<int32_t>(std::floor(machine.cgroup_cpus)));
+  if (machine.cgroup_cpus > 0) threads = std::min(threads, static_cast<int32_t>(std::floor(machine.cgroup_cpus)));
   return std::max(1, threads);
 }
 

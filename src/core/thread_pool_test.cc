@@ -29,8 +29,8 @@ TEST(Worker, SharesPartitionTheRange) {
   }
 }
 
-// Goal: what any thread wrote before a barrier is seen by every thread after it. Method: each thread adds its part to a sum in turn;
-// a missing or leaky barrier makes the running totals differ.
+// Goal: what any thread wrote before a barrier is seen by every thread after it. Method: each thread adds its part to a
+// sum in turn; a missing or leaky barrier makes the running totals differ.
 TEST(ThreadPool, BarrierSeparatesPhases) {
   for (int32_t threads : {1, 2, 3, 5}) {
     ThreadPool pool(threads);
@@ -53,7 +53,8 @@ TEST(ThreadPool, BarrierSeparatesPhases) {
   }
 }
 
-// Goal: a pool that slept (its threads on the futex) wakes for the next region, and run() returns only when all are done.
+// Goal: a pool that slept (its threads on the futex) wakes for the next region, and run() returns only when all are
+// done.
 TEST(ThreadPool, WakesAfterSleeping) {
   ThreadPool pool(3);
   for (int i = 0; i < 5; ++i) {
