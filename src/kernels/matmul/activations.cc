@@ -9,17 +9,20 @@ constexpr int64_t kAlign = 64;
 
 /// Byte offsets of the parts of an int8 view.
 struct Parts {
-  int64_t q, d, m, sums, total;
+  int64_t q16, d, m, sums, lane_sums, total;
 };
 
 Parts parts_of(ActFormat format, int32_t rows, int32_t cols) {
   const int64_t padded = round_up(int64_t{cols}, kSuperBlock);
   const bool block256 = format == ActFormat::kInt8Block256;
+  const int64_t blocks32 = rows * (padded / 32);
   Parts p{};
-  p.d = round_up(rows * padded, kAlign);
-  p.m = p.d + round_up(rows * (padded / (block256 ? 256 : 32)) * int64_t{sizeof(float)}, kAlign);
-  p.sums = p.m + (block256 ? round_up(rows * (padded / 32), kAlign) : 0);
-  p.total = p.sums + round_up(rows * (padded / 16) * int64_t{sizeof(int16_t)}, kAlign);
+  p.q16 = round_up(rows * padded, kAlign);
+  p.d = p.q16 + (block256 ? 0 : round_up(rows * padded * int64_t{sizeof(int16_t)}, kAlign));
+  p.m = p.d + round_up((block256 ? rows * (padded / 256) : blocks32) * int64_t{sizeof(float)}, kAlign);
+  p.sums = p.m + (block256 ? round_up(blocks32 * int64_t{sizeof(int16_t)}, kAlign) : 0);
+  p.lane_sums = p.sums + round_up(blocks32 * (block256 ? 2 : 4), kAlign);
+  p.total = p.lane_sums + round_up(blocks32 * (block256 ? 4 : 2) * int64_t{sizeof(int16_t)}, kAlign);
   return p;
 }
 
@@ -28,12 +31,15 @@ Parts parts_of(ActFormat format, int32_t rows, int32_t cols) {
 ActFormat act_format(TensorType weight) {
   switch (weight) {
     case TensorType::kQ4_K:
-    case TensorType::kQ6_K: return ActFormat::kInt8Block256;
+    case TensorType::kQ6_K:
+      return ActFormat::kInt8Block256;
     case TensorType::kQ4_0:
     case TensorType::kQ4_1:
     case TensorType::kQ5_0:
-    case TensorType::kQ8_0: return ActFormat::kInt8Block32;
-    default: return ActFormat::kF32;
+    case TensorType::kQ8_0:
+      return ActFormat::kInt8Block32;
+    default:
+      return ActFormat::kF32;
   }
 }
 
@@ -49,10 +55,16 @@ ActView act_view(ActFormat format, int32_t rows, int32_t cols, std::byte* storag
   view.rows = rows;
   view.cols = cols;
   view.cols_padded = static_cast<int32_t>(round_up(int64_t{cols}, kSuperBlock));
-  view.q = reinterpret_cast<int8_t*>(storage + p.q);
+  view.q = reinterpret_cast<int8_t*>(storage);
   view.d = reinterpret_cast<float*>(storage + p.d);
-  view.m = format == ActFormat::kInt8Block256 ? reinterpret_cast<uint8_t*>(storage + p.m) : nullptr;
-  view.sums = reinterpret_cast<int16_t*>(storage + p.sums);
+  view.lane_sums = reinterpret_cast<int16_t*>(storage + p.lane_sums);
+  if (format == ActFormat::kInt8Block256) {
+    view.m = reinterpret_cast<int16_t*>(storage + p.m);
+    view.sums = reinterpret_cast<int16_t*>(storage + p.sums);
+  } else {
+    view.q16 = reinterpret_cast<int16_t*>(storage + p.q16);
+    view.sums_f32 = reinterpret_cast<float*>(storage + p.sums);
+  }
   return view;
 }
 

@@ -1,0 +1,235 @@
+#include <cmath>
+#include <cstring>
+
+#include "core/check.h"
+#include "core/half.h"
+#include "core/ids.h"
+#include "kernels/matmul/kernels.h"
+#include "kernels/matmul/layout.h"
+
+// The oracle: one output row, one token, one fma chain over the blocks of the format in ascending order.
+//
+//   Q4_K   acc = fma(dy, fma(-dmin, f32(sum mn ms), d f32(sum sc m dot)), acc)       once per 256
+//   Q6_K   acc = fma(dy, d f32(sum sc m dot(q - 32)), acc)                           once per 256
+//   Q4_1   acc = fma(dy, fma(m, f32(sum), d f32(dot)), acc)                          once per 32
+//   Q4_0 Q5_0 Q8_0   acc = fma(dy, d f32(dot), acc)                                  once per 32
+//   F32 F16 and the generic path   acc = fma(w, x, acc)                              once per k
+//
+// Bound against exact arithmetic on the same quantized numbers, with b blocks (or K values) and u = 2^-24:
+//   |error| <= (b + 4) u sum over blocks of |dy| (|d f32(..)| + |dmin f32(..)|)
+// The integers are exact: worst cases below.
+namespace pagoda::kernels {
+namespace {
+
+constexpr int64_t kActMax = 127, kMMax = 8;
+constexpr int64_t kQ4KSum = 256 * 15 * kActMax * 63 * kMMax;
+constexpr int64_t kQ4KMins = 256 * kActMax * 63 * kMMax;
+constexpr int64_t kQ6KSum = 256 * 32 * kActMax * 128 * kMMax;
+static_assert(kQ4KSum <= INT32_MAX && kQ4KMins <= INT32_MAX && kQ6KSum <= INT32_MAX);
+// An int16 lane of a byte dot product over one 32-block (16 products; 8 for Q6_K, flushed each 16 elements).
+static_assert(16 * 15 * kActMax <= INT16_MAX && 16 * 16 * kActMax <= INT16_MAX && 8 * 32 * kActMax <= INT16_MAX);
+static_assert(32 * kActMax * kMMax <= INT16_MAX);  // ActView::sums
+
+// Sums run in uint32_t: a broken bound would wrap, not be undefined.
+uint32_t product(int32_t a, int32_t b) { return static_cast<uint32_t>(a) * static_cast<uint32_t>(b); }
+float to_float(uint32_t sum) { return static_cast<float>(static_cast<int32_t>(sum)); }
+
+struct Q4K {
+  using Tile = TileQ4K;
+  static void accumulate(const Tile& tile, const ActView& x, int64_t block, float* acc) {
+    const int8_t* q = x.q + block * 256;
+    const int16_t *m = x.m + block * 8, *sums = x.sums + block * 8;
+    for (int r = 0; r < kGroupRows; ++r) {
+      uint32_t total = 0, mins = 0;
+      for (int p = 0; p < 4; ++p) {
+        const TileQ4K::Pair& pair = tile.pair[p];
+        uint32_t dot[2] = {0, 0};
+        for (int j = 0; j < 8; ++j)
+          for (int c = 0; c < 4; ++c) {
+            const int8_t* a = q + 64 * p + 8 * j + c;
+            dot[c / 2] += product(pair.q[j][r][c] & 15, a[0]) + product(pair.q[j][r][c] >> 4, a[4]);
+          }
+        for (int s = 0; s < 2; ++s) {
+          total += product(pair.scale[r][s] * m[2 * p + s], static_cast<int32_t>(dot[s]));
+          mins += product(pair.min[r][s], sums[2 * p + s]);
+        }
+      }
+      const float scaled = f16_to_f32(tile.d[r]) * to_float(total);
+      acc[r] = std::fma(x.d[block], std::fma(-f16_to_f32(tile.dmin[r]), to_float(mins), scaled), acc[r]);
+    }
+  }
+};
+
+struct Q6K {
+  using Tile = TileQ6K;
+  static void accumulate(const Tile& tile, const ActView& x, int64_t block, float* acc) {
+    const int8_t* q = x.q + block * 256;
+    const int16_t* m = x.m + block * 8;
+    for (int r = 0; r < kGroupRows; ++r) {
+      uint32_t total = 0;
+      for (int p = 0; p < 4; ++p)
+        for (int h = 0; h < 2; ++h) {
+          const TileQ6K::Half& half = tile.pair[p].half[h];
+          uint32_t dot[2] = {0, 0};
+          for (int n = 0; n < 8; ++n)
+            for (int c = 0; c < 4; ++c) {
+              const int low = half.low[n / 2][r][c] >> (4 * (n % 2)) & 15;
+              const int high = half.high[n / 4][r][c] >> (2 * (n % 4)) & 3;
+              dot[c / 2] += product((low | high << 4) - 32, q[64 * p + 32 * h + 4 * n + c]);
+            }
+          for (int s = 0; s < 2; ++s)
+            total += product(tile.pair[p].scale[h][r][s] * m[2 * p + s], static_cast<int32_t>(dot[s]));
+        }
+      acc[r] = std::fma(x.d[block], f16_to_f32(tile.d[r]) * to_float(total), acc[r]);
+    }
+  }
+};
+
+// dot of 16 + 16 nibbles [4][8][4] of row r with 32 activations; `high` adds a fifth bit.
+int32_t dot_nibbles(const uint8_t (*q)[8][4], const uint8_t (*high)[4], int r, int offset, const int8_t* a) {
+  int32_t dot = 0;
+  for (int g = 0; g < 8; ++g)
+    for (int c = 0; c < 4; ++c) {
+      const int fifth = high ? (high[r][c] >> g & 1) << 4 : 0;
+      dot += ((q[g % 4][r][c] >> (4 * (g / 4)) & 15) + fifth - offset) * a[4 * g + c];
+    }
+  return dot;
+}
+
+struct Q4_0 {
+  using Tile = TileQ4_0;
+  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
+    return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot_nibbles(tile.q[b], nullptr, r, 8, x.q + 32 * at));
+  }
+};
+
+struct Q4_1 {
+  using Tile = TileQ4_1;
+  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
+    const auto dot = static_cast<float>(dot_nibbles(tile.q[b], nullptr, r, 0, x.q + 32 * at));
+    return std::fma(f16_to_f32(tile.m[b][r]), x.sums_f32[at], f16_to_f32(tile.d[b][r]) * dot);
+  }
+};
+
+struct Q5_0 {
+  using Tile = TileQ5_0;
+  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
+    const TileQ5_0::Block& five = tile.block[b];
+    return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot_nibbles(five.low, five.high, r, 16, x.q + 32 * at));
+  }
+};
+
+struct Q8_0 {
+  using Tile = TileQ8_0;
+  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
+    int32_t dot = 0;
+    for (int k = 0; k < 32; ++k) dot += tile.q[b][k / 2][r][k % 2] * x.q[32 * at + k];
+    return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot);
+  }
+};
+
+// 32-block formats: a tile is two blocks of eight rows.
+template <class Format>
+struct Pairs {
+  using Tile = typename Format::Tile;
+  static void accumulate(const Tile& tile, const ActView& x, int64_t pair, float* acc) {
+    for (int b = 0; b < 2; ++b)
+      for (int r = 0; r < kGroupRows; ++r)
+        acc[r] = std::fma(x.d[2 * pair + b], Format::block(tile, b, r, x, 2 * pair + b), acc[r]);
+  }
+};
+
+// A view of row t alone.
+ActView row_of(const ActView& x, int32_t t) {
+  const int64_t padded = x.cols_padded, row = t;
+  const bool block256 = x.format == ActFormat::kInt8Block256;
+  ActView one = x;
+  one.q += row * padded;
+  one.d += row * (padded / (block256 ? 256 : 32));
+  if (block256) {
+    one.m += row * (padded / 32);
+    one.sums += row * (padded / 32);
+  } else {
+    one.sums_f32 += row * (padded / 32);
+  }
+  return one;
+}
+
+void store_group(const float* acc, const PackedMatrix& w, int32_t group, int32_t t, Mat<float> y) {
+  for (int32_t r = 0; r < kGroupRows && group * kGroupRows + r < w.rows; ++r) y.row(t)[group * kGroupRows + r] = acc[r];
+}
+
+template <class Format>
+void matmul_tiles(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y) {
+  const int64_t bytes = group_bytes(w.type, w.cols);
+  const int64_t tiles = bytes / int64_t{sizeof(typename Format::Tile)};
+  for (int32_t g = groups.begin; g < groups.end; ++g) {
+    const auto* tile = reinterpret_cast<const typename Format::Tile*>(w.data + g * bytes);
+    for (int32_t t = 0; t < x.rows; ++t) {
+      const ActView row = row_of(x, t);
+      float acc[kGroupRows] = {};
+      for (int64_t i = 0; i < tiles; ++i) Format::accumulate(tile[i], row, i, acc);
+      store_group(acc, w, g, t, y);
+    }
+  }
+}
+
+// Weights of a group as f32 [count][8].
+void float_weights(const PackedMatrix& w, int32_t group, int32_t begin, int32_t count, float* dst) {
+  if (!has_tiles(w.type)) return dequantize_group(w, group, begin, begin + count, dst);
+  const std::byte* at = w.data + group * group_bytes(w.type, w.cols);
+  if (w.type == TensorType::kF32) {
+    std::memcpy(dst, at + int64_t{begin} * kGroupRows * int64_t{sizeof(float)},
+                sizeof(float) * kGroupRows * static_cast<size_t>(count));
+  } else {
+    const auto* half = reinterpret_cast<const uint16_t*>(at) + int64_t{begin} * kGroupRows;
+    for (int32_t i = 0; i < count * kGroupRows; ++i) dst[i] = f16_to_f32(half[i]);
+  }
+}
+
+void matmul_floats(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y) {
+  constexpr int32_t kChunk = 256, kTokens = 64;
+  float weights[kChunk * kGroupRows], acc[kTokens][kGroupRows];
+  for (int32_t g = groups.begin; g < groups.end; ++g)
+    for (int32_t t0 = 0; t0 < x.rows; t0 += kTokens) {
+      const int32_t tokens = x.rows - t0 < kTokens ? x.rows - t0 : kTokens;
+      std::memset(acc, 0, sizeof acc);
+      for (int32_t k0 = 0; k0 < w.cols; k0 += kChunk) {
+        const int32_t count = w.cols - k0 < kChunk ? w.cols - k0 : kChunk;
+        float_weights(w, g, k0, count, weights);
+        for (int32_t t = 0; t < tokens; ++t) {
+          const float* a = x.f32 + (t0 + t) * x.f32_stride + k0;
+          for (int32_t k = 0; k < count; ++k)
+            for (int32_t r = 0; r < kGroupRows; ++r) acc[t][r] = std::fma(weights[k * kGroupRows + r], a[k], acc[t][r]);
+        }
+      }
+      for (int32_t t = 0; t < tokens; ++t) store_group(acc[t], w, g, t0 + t, y);
+    }
+}
+
+}  // namespace
+
+void matmul_portable(const PackedMatrix& w, const ActView& x, Range range, Mat<float> y) {
+  PAGODA_CHECK(x.format == act_format(w.type) && x.cols == w.cols && y.rows >= x.rows);
+  if (range.empty()) return;
+  PAGODA_CHECK(range.begin % kGroupRows == 0 && (range.end % kGroupRows == 0 || range.end == w.rows));
+  const Range groups{range.begin / kGroupRows, div_ceil(range.end, kGroupRows)};
+  switch (w.type) {
+    case TensorType::kQ4_K:
+      return matmul_tiles<Q4K>(w, x, groups, y);
+    case TensorType::kQ6_K:
+      return matmul_tiles<Q6K>(w, x, groups, y);
+    case TensorType::kQ4_0:
+      return matmul_tiles<Pairs<Q4_0>>(w, x, groups, y);
+    case TensorType::kQ4_1:
+      return matmul_tiles<Pairs<Q4_1>>(w, x, groups, y);
+    case TensorType::kQ5_0:
+      return matmul_tiles<Pairs<Q5_0>>(w, x, groups, y);
+    case TensorType::kQ8_0:
+      return matmul_tiles<Pairs<Q8_0>>(w, x, groups, y);
+    default:
+      return matmul_floats(w, x, groups, y);
+  }
+}
+
+}  // namespace pagoda::kernels
