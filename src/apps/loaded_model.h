@@ -11,11 +11,11 @@ namespace pagoda::apps {
 
 /// A model as the verbs use it. `file` outlives `engine`, which may read embedding rows from its pages.
 struct LoadedModel {
-  std::string name;            // what the user called it: a catalogue name, or the file's name without ".gguf"
+  std::string name;  // what the user called it: a catalogue name, or the file's name without ".gguf"
   std::unique_ptr<weights::GgufFile> file;
   std::unique_ptr<text::Tokenizer> tokenizer;
-  std::string chat_template;   // tokenizer.chat_template, "" if the file has none
-  std::unique_ptr<engine::CpuEngine> engine;   // null after open_model()
+  std::string chat_template;                  // tokenizer.chat_template, "" if the file has none
+  std::unique_ptr<engine::CpuEngine> engine;  // null after open_model()
 };
 
 /// File, vocabulary and template without weights: all that tokenize, detokenize and template need.

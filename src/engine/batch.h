@@ -18,11 +18,11 @@ struct ScoreRequest {
 /// One sequence's rows of a step. Prefill chunks and decodes are the same thing: `count` tokens from `begin` on.
 struct SequenceChunk {
   SeqId id;
-  std::span<const TokenId> history;     // every token the sequence has: prompt, then output
-  int32_t begin;                        // first row's position; history[0, begin) is in the cache
-  int32_t count;                        // rows, >= 1; begin + count <= history.size()
-  std::span<const BlockId> blocks;      // block table covering begin + count tokens
-  bool sample;                          // the last row is the last of history: choose the next token
+  std::span<const TokenId> history;  // every token the sequence has: prompt, then output
+  int32_t begin;                     // first row's position; history[0, begin) is in the cache
+  int32_t count;                     // rows, >= 1; begin + count <= history.size()
+  std::span<const BlockId> blocks;   // block table covering begin + count tokens
+  bool sample;                       // the last row is the last of history: choose the next token
   const sampling::SamplingParams* params;
   int32_t prompt_tokens;
   int32_t sample_index;
@@ -37,15 +37,15 @@ struct Batch {
 /// Logprobs of one prompt row: it predicts the token at `position` + 1.
 struct PromptScore {
   int32_t position;
-  float next_logprob;                               // of history[position + 1]; NaN if there is none
+  float next_logprob;  // of history[position + 1]; NaN for the last prompt token
   std::vector<sampling::TokenLogprob> top;
-  std::vector<float> ids;                           // as ScoreRequest::ids_at[position]
+  std::vector<float> ids;  // as ScoreRequest::ids_at[position]
 };
 
 struct ChunkOutput {
-  std::optional<sampling::SampledToken> token;      // present if `sample` and no error
-  std::vector<PromptScore> prompt_scores;           // rows of this chunk below prompt_tokens, ascending
-  std::optional<Error> error;                       // this sequence failed (NaN logits); the others did not
+  std::optional<sampling::SampledToken> token;  // present if `sample` and no error
+  std::vector<PromptScore> prompt_scores;       // rows of this chunk below prompt_tokens, ascending
+  std::optional<Error> error;                   // this sequence failed (NaN logits); the others did not
 };
 
 /// Parallel to Batch::chunks.

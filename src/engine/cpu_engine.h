@@ -2,38 +2,42 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "engine/batch.h"
 #include "kernels/attention/attention.h"
+#include "model/config.h"
 #include "weights/gguf.h"
 
 namespace pagoda::engine {
 
 /// What the operator may choose; 0 means "decide for me".
 struct EngineOptions {
-  int32_t threads = 0;                    // default_threads()
-  uint32_t isa = 0;                       // isa::level_from_environment()
+  int32_t threads = 0;  // default_threads()
+  uint32_t isa = 0;     // isa::level_from_environment()
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 256;
-  int32_t max_model_len = 0;              // the model's context length
-  double memory_utilization = 0.9;        // share of available memory that weights and KV may use, (0, 1]
-  int64_t kv_cache_bytes = 0;             // KV pool, instead of memory_utilization
+  int32_t max_model_len = 0;        // the model's context length
+  double memory_utilization = 0.9;  // share of available memory that weights and KV may use, (0, 1]
+  int64_t kv_cache_bytes = 0;       // KV pool, instead of memory_utilization
   kernels::KvType kv_type = kernels::KvType::kF16;
-  std::function<void(double)> progress{}; // loading, 0..1; called from the loading thread
+  std::function<void(double)> progress{};  // loading, 0..1; called from the loading thread
+  /// For tests (one row of a batch goes bad): may change a row's raw logits; called on the engine's threads.
+  std::function<void(SeqId, int32_t position, std::span<float>)> alter_logits{};
 };
 
 /// What came of it.
 struct EngineInfo {
   std::string architecture;
-  std::string model_name;                 // general.name, "" if absent
+  std::string model_name;  // general.name, "" if absent
   std::string isa;
   int32_t threads;
   int32_t vocab_size;
-  int32_t context_length;                 // of the model file
-  int32_t max_model_len;                  // served
-  int32_t total_blocks;                   // KV pool
-  int64_t weight_bytes;                   // packed, resident
+  int32_t context_length;  // of the model file
+  int32_t max_model_len;   // served
+  int32_t total_blocks;    // KV pool
+  int64_t weight_bytes;    // packed, resident
   int64_t kv_bytes_per_token;
   int64_t parameters;
 };
@@ -43,10 +47,14 @@ class CpuEngine : public Engine {
  public:
   /// Packs the weights of `file` (in parallel) and sizes the KV pool: min(what max_num_seqs x max_model_len can use,
   /// memory_utilization x available memory - weights - 512 MiB), touched on first use.
-  /// Errors: kUnsupported (architecture or tensor type, naming it), kCorruptFile (missing or misshapen tensor), kNoCapacity
-  /// with the numbers and three ways out.
+  /// Errors: kUnsupported (architecture or tensor type, naming it), kCorruptFile (missing or misshapen tensor),
+  /// kNoCapacity with the numbers and three ways out.
   static Result<std::unique_ptr<CpuEngine>> load(const weights::GgufFile& file, const EngineOptions& options);
   virtual const EngineInfo& info() const = 0;
+  /// Sizes for cost formulas.
+  virtual const model::ModelConfig& config() const = 0;
+  /// The packed matrices, in the order a step reads them: what a bandwidth measurement should read.
+  virtual std::span<const std::byte> packed_weights() const = 0;
 };
 
 }  // namespace pagoda::engine

@@ -1,0 +1,198 @@
+#include "engine/cpu_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "core/isa.h"
+#include "core/machine.h"
+#include "core/thread_pool.h"
+#include "engine/kv_storage.h"
+#include "engine/step_plan.h"
+#include "model/model.h"
+#include "sampling/sampler.h"
+
+namespace pagoda::engine {
+namespace {
+
+constexpr int32_t kMaxLogitRows = 32;  // bounds V x rows: 32 MiB at 262,144 tokens
+constexpr int32_t kMaxThreads = 1024;
+
+class CpuEngineImpl final : public CpuEngine {
+ public:
+  CpuEngineImpl(const EngineOptions& options, const kernels::Ops& ops, int32_t threads)
+      : options_(options), ops_(ops), pool_(threads), scratch_(static_cast<size_t>(threads)) {}
+
+  Status load_model(const weights::GgufFile& file, int64_t memory_available);
+  Result<StepOutput> run(const Batch& batch) override;
+  const EngineInfo& info() const override { return info_; }
+  const model::ModelConfig& config() const override { return model_->config(); }
+  std::span<const std::byte> packed_weights() const override { return model_->weights().packed(); }
+
+ private:
+  Status size_cache(int64_t memory_available);
+  /// Scores and samples one row; its outputs are its own, so rows run on different threads.
+  std::optional<Error> finish_row(const Batch& batch, const LogitRow& row, std::span<float> logits,
+                                  sampling::SamplerScratch& scratch, ChunkOutput& out) const;
+  Status score_row(const SequenceChunk& chunk, std::span<const float> logits, sampling::SamplerScratch& scratch,
+                   PromptScore& score) const;
+
+  EngineOptions options_;
+  kernels::Ops ops_;
+  ThreadPool pool_;
+  std::vector<sampling::SamplerScratch> scratch_;
+  std::unique_ptr<model::Model> model_;
+  KvStorage kv_;
+  model::Workspace workspace_;
+  std::unique_ptr<model::WorkCounters> counters_;
+  EngineInfo info_{};
+};
+
+Status CpuEngineImpl::load_model(const weights::GgufFile& file, int64_t memory_available) {
+  PAGODA_TRY(model_, model::Model::load(file, ops_, pool_, options_.progress));
+  const model::ModelConfig& config = model_->config();
+  info_.architecture = config.family->name;
+  info_.model_name = config.name;
+  info_.isa = ops_.name;
+  info_.threads = pool_.threads();
+  info_.vocab_size = config.vocab;
+  info_.context_length = config.context_length;
+  info_.weight_bytes = model_->weights().bytes();
+  for (const weights::GgufTensor& tensor : file.tensors()) info_.parameters += tensor.elements();
+  PAGODA_TRY_STATUS(size_cache(memory_available));
+  PAGODA_TRY(kv_, KvStorage::create(config, options_.kv_type, info_.total_blocks));
+  PAGODA_TRY(workspace_,
+             model::Workspace::create(config, options_.max_num_batched_tokens, kMaxLogitRows, pool_.threads()));
+  counters_ = std::make_unique<model::WorkCounters>(static_cast<int32_t>(config.layers.size()));
+  return ok_status();
+}
+
+Status CpuEngineImpl::size_cache(int64_t memory_available) {
+  const model::ModelConfig& config = model_->config();
+  if (options_.max_model_len > config.context_length)
+    return Error{Code::kInvalidRequest, fmt::format("max-model-len {} is over the model's context of {} tokens",
+                                                    options_.max_model_len, config.context_length)};
+  info_.max_model_len = options_.max_model_len > 0 ? options_.max_model_len : config.context_length;
+  const int64_t block_bytes = kv_block_bytes(config, options_.kv_type);
+  info_.kv_bytes_per_token = block_bytes / kBlockTokens;
+  PAGODA_TRY(info_.total_blocks, plan_kv_blocks({.max_num_seqs = options_.max_num_seqs,
+                                                 .max_model_len = info_.max_model_len,
+                                                 .block_bytes = block_bytes,
+                                                 .weight_bytes = info_.weight_bytes,
+                                                 .memory_available_bytes = memory_available,
+                                                 .memory_utilization = options_.memory_utilization,
+                                                 .kv_cache_bytes = options_.kv_cache_bytes}));
+  return ok_status();
+}
+
+Result<StepOutput> CpuEngineImpl::run(const Batch& batch) {
+  StepOutput out;
+  if (batch.chunks.empty()) return out;
+  const StepPlan plan = plan_rows(batch,
+                                  {.max_rows = workspace_.max_rows(),
+                                   .total_blocks = info_.total_blocks,
+                                   .vocab = info_.vocab_size,
+                                   .max_model_len = info_.max_model_len},
+                                  out);
+  const int32_t logit_count = static_cast<int32_t>(plan.logit_rows.size());
+  std::vector<int32_t> rows;
+  for (const LogitRow& row : plan.logit_rows) rows.push_back(row.row);
+  std::vector<std::optional<Error>> errors(rows.size());
+  workspace_.begin_step(plan.rows.rows());
+  counters_->reset();
+
+  pool_.run([&](Worker& worker) {
+    model_->forward(worker, plan.rows, kv_.layers(), workspace_, *counters_);
+    for (int32_t first = 0; first < logit_count; first += kMaxLogitRows) {
+      const int32_t count = std::min(kMaxLogitRows, logit_count - first);
+      model_->logits(worker, std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+                     workspace_);
+      const Mat<float> logits = workspace_.logits(count);
+      const Range mine = worker.share(count);
+      for (int32_t r = mine.begin; r < mine.end; ++r) {
+        const LogitRow& row = plan.logit_rows[static_cast<size_t>(first + r)];
+        errors[static_cast<size_t>(first + r)] =
+            finish_row(batch, row, {logits.row(r), static_cast<size_t>(logits.cols)},
+                       scratch_[static_cast<size_t>(worker.index())], out.chunks[static_cast<size_t>(row.chunk)]);
+      }
+    }
+  });
+
+  for (size_t i = 0; i < errors.size(); ++i) {
+    ChunkOutput& chunk = out.chunks[static_cast<size_t>(plan.logit_rows[i].chunk)];
+    if (!errors[i] || chunk.error) continue;
+    chunk.error = std::move(errors[i]);
+    chunk.token.reset();
+  }
+  return out;
+}
+
+std::optional<Error> CpuEngineImpl::finish_row(const Batch& batch, const LogitRow& row, std::span<float> logits,
+                                               sampling::SamplerScratch& scratch, ChunkOutput& out) const {
+  const SequenceChunk& chunk = batch.chunks[static_cast<size_t>(row.chunk)];
+  if (options_.alter_logits) {
+    const int32_t position = row.score_index >= 0 ? out.prompt_scores[static_cast<size_t>(row.score_index)].position
+                                                  : chunk.begin + chunk.count - 1;
+    options_.alter_logits(chunk.id, position, logits);
+  }
+  if (row.score_index >= 0) {
+    const Status scored = score_row(chunk, logits, scratch, out.prompt_scores[static_cast<size_t>(row.score_index)]);
+    if (!scored.ok()) return scored.error();
+  }
+  if (!row.sample) return std::nullopt;
+  Result<sampling::SampledToken> token = sampling::sample(
+      logits, *chunk.params,
+      {.history = chunk.history, .prompt_tokens = chunk.prompt_tokens, .sample_index = chunk.sample_index}, ops_,
+      scratch);
+  if (!token.ok()) return token.error();
+  out.token = std::move(token).take();
+  return std::nullopt;
+}
+
+Status CpuEngineImpl::score_row(const SequenceChunk& chunk, std::span<const float> logits,
+                                sampling::SamplerScratch& scratch, PromptScore& score) const {
+  const size_t position = static_cast<size_t>(score.position);
+  const bool has_next = score.position + 1 < chunk.prompt_tokens;  // not of an output token, or preemption would show
+  std::vector<TokenId> ids;
+  if (has_next) ids.push_back(chunk.history[position + 1]);
+  if (position < chunk.score->ids_at.size())
+    ids.insert(ids.end(), chunk.score->ids_at[position].begin(), chunk.score->ids_at[position].end());
+  for (const TokenId id : ids) PAGODA_CHECK(id >= 0 && id < info_.vocab_size);
+  PAGODA_TRY(sampling::Scores scores, sampling::score(logits, ids, chunk.score->top, ops_, scratch));
+  score.next_logprob = has_next ? scores.of_ids.front() : std::numeric_limits<float>::quiet_NaN();
+  score.ids.assign(scores.of_ids.begin() + (has_next ? 1 : 0), scores.of_ids.end());
+  score.top = std::move(scores.top);
+  return ok_status();
+}
+
+Status check_options(const EngineOptions& o) {
+  const auto refuse = [](std::string message) { return Error{Code::kInvalidRequest, std::move(message)}; };
+  if (o.threads < 0 || o.threads > kMaxThreads)
+    return refuse(fmt::format("threads is {}, allowed are 1 to {}", o.threads, kMaxThreads));
+  if (o.max_num_seqs < 1) return refuse(fmt::format("max-num-seqs is {}, it must be at least 1", o.max_num_seqs));
+  if (o.max_num_batched_tokens < 1)
+    return refuse(fmt::format("max-num-batched-tokens is {}, it must be at least 1", o.max_num_batched_tokens));
+  if (o.max_model_len < 0) return refuse(fmt::format("max-model-len is {}, it must be at least 1", o.max_model_len));
+  if (!(o.memory_utilization > 0 && o.memory_utilization <= 1))
+    return refuse(fmt::format("memory-utilization is {}, allowed are above 0 to 1", o.memory_utilization));
+  if (o.kv_cache_bytes < 0) return refuse(fmt::format("kv-cache-memory is {}, it must be positive", o.kv_cache_bytes));
+  return ok_status();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuEngine>> CpuEngine::load(const weights::GgufFile& file, const EngineOptions& options) {
+  PAGODA_TRY_STATUS(check_options(options));
+  uint32_t level = options.isa;
+  if (level == 0) {
+    PAGODA_TRY(level, isa::level_from_environment());
+  }
+  const int64_t memory_available = inspect_machine().memory_available_bytes;  // before we take any
+  auto engine = std::make_unique<CpuEngineImpl>(options, kernels::make_ops(level),
+                                                options.threads > 0 ? options.threads : default_threads());
+  PAGODA_TRY_STATUS(engine->load_model(file, memory_available));
+  return std::unique_ptr<CpuEngine>(std::move(engine));
+}
+
+}  // namespace pagoda::engine

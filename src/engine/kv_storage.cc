@@ -1,0 +1,70 @@
+#include "engine/kv_storage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/ids.h"
+
+namespace pagoda::engine {
+namespace {
+
+constexpr int64_t kReserveBytes = 512ll << 20;  // activations, logits, queues, the process itself
+
+double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+Error no_capacity(const KvDemand& d, int64_t room, int64_t needed) {
+  const int64_t tokens = std::max<int64_t>(0, room / d.block_bytes) * kBlockTokens;
+  const std::string shorter =
+      tokens > 0 ? fmt::format("--max-model-len {} or less", tokens)
+                 : fmt::format("a smaller model or quantization (weights take {:.0f} MiB)", mib(d.weight_bytes));
+  return Error{
+      Code::kNoCapacity,
+      fmt::format(
+          "one sequence of {} tokens needs {:.0f} MiB of KV cache, but {} x {:.0f} MiB available - {:.0f} MiB weights "
+          "- "
+          "{:.0f} MiB reserve leaves {:.0f} MiB; ways out: {}; free {:.0f} MiB of memory; or set the cache by hand "
+          "with --kv-cache-memory",
+          d.max_model_len, mib(needed), d.memory_utilization, mib(d.memory_available_bytes), mib(d.weight_bytes),
+          mib(kReserveBytes), mib(std::max<int64_t>(0, room)), shorter, mib(needed - room))};
+}
+
+}  // namespace
+
+int64_t kv_block_bytes(const model::ModelConfig& config, kernels::KvType type) {
+  int64_t bytes = 0;
+  for (const model::LayerConfig& layer : config.layers)
+    bytes += kernels::kv_block_bytes(type, layer.kv_heads, config.head_dim);
+  return bytes;
+}
+
+Result<int32_t> plan_kv_blocks(const KvDemand& d) {
+  const int64_t one_sequence = div_ceil(int64_t{d.max_model_len}, int64_t{kBlockTokens});
+  const int64_t useful = std::min<int64_t>(one_sequence * d.max_num_seqs, INT32_MAX);
+  if (d.kv_cache_bytes > 0) {
+    const int64_t blocks = d.kv_cache_bytes / d.block_bytes;
+    if (blocks < 1)
+      return Error{Code::kNoCapacity,
+                   fmt::format("a KV cache of {} bytes holds no block; one block of {} tokens takes {} bytes",
+                               d.kv_cache_bytes, kBlockTokens, d.block_bytes)};
+    return static_cast<int32_t>(std::min(blocks, useful));
+  }
+  const int64_t room = static_cast<int64_t>(d.memory_utilization * static_cast<double>(d.memory_available_bytes)) -
+                       d.weight_bytes - kReserveBytes;
+  if (room < one_sequence * d.block_bytes) return no_capacity(d, room, one_sequence * d.block_bytes);
+  return static_cast<int32_t>(std::min(room / d.block_bytes, useful));
+}
+
+Result<KvStorage> KvStorage::create(const model::ModelConfig& config, kernels::KvType type, int32_t total_blocks) {
+  KvStorage storage;
+  PAGODA_TRY(storage.buffer_, HugeBuffer::allocate(kv_block_bytes(config, type) * total_blocks));
+  std::byte* base = storage.buffer_.data();
+  for (const model::LayerConfig& layer : config.layers) {
+    const int64_t stride = kernels::kv_block_bytes(type, layer.kv_heads, config.head_dim);
+    storage.layers_.push_back({type, layer.kv_heads, config.head_dim, base, stride});
+    base += stride * total_blocks;
+  }
+  return storage;
+}
+
+}  // namespace pagoda::engine

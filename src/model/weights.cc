@@ -1,0 +1,213 @@
+#include "model/weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "kernels/formats/dequantize.h"
+
+namespace pagoda::model {
+
+using kernels::TensorType;
+using weights::GgufFile;
+using weights::GgufTensor;
+
+namespace {
+
+constexpr int64_t kMatrixAlign = 4096;  // a matrix begins on a page of its own: two threads never share one
+
+Error corrupt(std::string message) { return Error{Code::kCorruptFile, std::move(message)}; }
+
+std::string shape_text(const std::vector<int64_t>& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
+
+/// Dimensions without trailing ones: [n, 1] is a vector of n.
+std::vector<int64_t> trimmed(std::vector<int64_t> dims) {
+  while (dims.size() > 1 && dims.back() == 1) dims.pop_back();
+  return dims;
+}
+
+/// The part of concatenated units [first, first + n) that lies in `mine`, as rows of its own matrix.
+Range intersect(Range mine, int32_t first, int32_t n, int32_t unit_rows, int32_t rows) {
+  const int32_t begin = std::clamp(mine.begin - first, 0, n), end = std::clamp(mine.end - first, 0, n);
+  return {std::min(rows, begin * unit_rows), std::min(rows, end * unit_rows)};
+}
+
+}  // namespace
+
+QkvShare qkv_share(const Worker& worker, const LayerConfig& layer, int32_t head_dim, int32_t row_grain) {
+  const int32_t unit = std::lcm(head_dim, row_grain);
+  const int32_t q_rows = layer.heads * head_dim, kv_rows = layer.kv_heads * head_dim;
+  const int32_t nq = div_ceil(q_rows, unit), nk = div_ceil(kv_rows, unit);
+  const Range mine = worker.share(nq + 2 * nk);
+  return {intersect(mine, 0, nq, unit, q_rows), intersect(mine, nq, nk, unit, kv_rows),
+          intersect(mine, nq + nk, nk, unit, kv_rows)};
+}
+
+/// Builds Weights: first all names, types and shapes, then one buffer, then the packing, layer by layer.
+class WeightLoader {
+ public:
+  WeightLoader(const GgufFile& file, const ModelConfig& config, const kernels::Ops& ops)
+      : file_(file), config_(config), ops_(ops) {}
+
+  Status find_all() {
+    out_.layers_.resize(config_.layers.size());
+    for (size_t l = 0; l < config_.layers.size(); ++l) PAGODA_TRY_STATUS(find_layer(l));
+    PAGODA_TRY(out_.output_norm_, vector("output_norm.weight", config_.width));
+    PAGODA_TRY(const GgufTensor* embed, matrix("token_embd.weight", config_.vocab, config_.width));
+    if (file_.find_tensor("output.weight") != nullptr) {
+      PAGODA_TRY_STATUS(linear(out_.head_, "output", config_.vocab, config_.width));
+      out_.embedding_ = embed;
+    } else {
+      add(out_.head_, embed);  // tied
+    }
+    used_.insert("rope_freqs.weight");
+    for (const GgufTensor& tensor : file_.tensors())
+      if (!used_.contains(tensor.name))
+        return Error{Code::kUnsupported,
+                     fmt::format("tensor {} has no use in architecture {}", tensor.name, config_.family->name)};
+    return ok_status();
+  }
+
+  Status pack_all(ThreadPool& pool, const std::function<void(double)>& progress) {
+    PAGODA_TRY(out_.packed_, HugeBuffer::allocate(packed_bytes_));
+    for (Source& source : sources_) source.linear->w.data = out_.packed_.data() + source.offset;
+    int64_t done = 0;
+    size_t next = 0;
+    const auto pack = [&](size_t begin, size_t end, const std::function<void(Worker&)>& body) {
+      pool.run(body);
+      for (size_t i = begin; i < end; ++i) {
+        file_.release(*sources_[i].tensor);
+        done += sources_[i].bytes;
+      }
+      if (progress) progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(1, packed_bytes_)));
+    };
+    for (size_t l = 0; l < out_.layers_.size(); ++l, next += kMatricesALayer)
+      pack(next, next + kMatricesALayer, [&](Worker& worker) { pack_layer(worker, l, next); });
+    pack(next, next + 1, [&](Worker& worker) { pack_rows(next, worker.share(config_.vocab, ops_.matmul.row_grain)); });
+    return ok_status();
+  }
+
+  Weights take() { return std::move(out_); }
+
+ private:
+  static constexpr size_t kMatricesALayer = 7;
+  struct Source {
+    const GgufTensor* tensor;
+    Linear* linear;
+    int64_t offset, bytes;
+  };
+
+  Status find_layer(size_t l) {
+    const LayerConfig& shape = config_.layers[l];
+    const Family& family = *config_.family;
+    LayerWeights& w = out_.layers_[l];
+    const std::string blk = fmt::format("blk.{}.", l);
+    const int32_t d = config_.width, q = shape.heads * config_.head_dim, kv = shape.kv_heads * config_.head_dim;
+    PAGODA_TRY(w.attn_norm, vector(blk + "attn_norm.weight", d));
+    PAGODA_TRY_STATUS(linear(w.wq, blk + "attn_q", q, d, family.needs_qkv_bias));
+    PAGODA_TRY_STATUS(linear(w.wk, blk + "attn_k", kv, d, family.needs_qkv_bias));
+    PAGODA_TRY_STATUS(linear(w.wv, blk + "attn_v", kv, d, family.needs_qkv_bias));
+    PAGODA_TRY_STATUS(linear(w.wo, blk + "attn_output", d, q));
+    PAGODA_TRY(w.ffn_norm, vector(blk + "ffn_norm.weight", d));
+    PAGODA_TRY_STATUS(linear(w.w_gate, blk + "ffn_gate", shape.ffn, d));
+    PAGODA_TRY_STATUS(linear(w.w_up, blk + "ffn_up", shape.ffn, d));
+    PAGODA_TRY_STATUS(linear(w.w_down, blk + "ffn_down", d, shape.ffn));
+    if (family.qk_norm) {
+      PAGODA_TRY(w.q_norm, vector(blk + "attn_q_norm.weight", config_.head_dim));
+      PAGODA_TRY(w.k_norm, vector(blk + "attn_k_norm.weight", config_.head_dim));
+    }
+    if (family.post_norms) {
+      PAGODA_TRY(w.post_attn_norm, vector(blk + "post_attention_norm.weight", d));
+      PAGODA_TRY(w.post_ffn_norm, vector(blk + "post_ffw_norm.weight", d));
+    }
+    return ok_status();
+  }
+
+  /// `name`.weight [n, k] and, if there is one or must be one, `name`.bias [n].
+  Status linear(Linear& out, const std::string& name, int32_t n, int32_t k, bool needs_bias = false) {
+    PAGODA_TRY(const GgufTensor* tensor, matrix(name + ".weight", n, k));
+    add(out, tensor);
+    if (needs_bias || file_.find_tensor(name + ".bias") != nullptr) {
+      PAGODA_TRY(out.bias, vector(name + ".bias", n));
+    }
+    return ok_status();
+  }
+
+  void add(Linear& out, const GgufTensor* tensor) {
+    out.w = {tensor->type, tensor->rows(), tensor->cols(), nullptr};
+    const int64_t bytes = ops_.matmul.packed_bytes(tensor->type, tensor->rows(), tensor->cols());
+    sources_.push_back({tensor, &out, packed_bytes_, bytes});
+    packed_bytes_ += round_up(bytes, kMatrixAlign);
+  }
+
+  Result<const GgufTensor*> tensor(const std::string& name, const std::vector<int64_t>& dims) {
+    const GgufTensor* found = file_.find_tensor(name);
+    if (found == nullptr) return corrupt(fmt::format("tensor {} is missing", name));
+    if (trimmed(found->dims) != trimmed(dims))
+      return corrupt(
+          fmt::format("tensor {} has shape {}, expected {}", name, shape_text(found->dims), shape_text(dims)));
+    const kernels::TypeTraits* traits = kernels::type_traits(found->type);
+    if (traits == nullptr || !traits->dequantizable || dims[0] % traits->block_elements != 0)
+      return Error{Code::kUnsupported,
+                   fmt::format("tensor {} has type {}, which cannot hold weights of {} columns", name,
+                               traits ? traits->name : std::to_string(static_cast<uint32_t>(found->type)), dims[0])};
+    used_.insert(name);
+    return found;
+  }
+
+  Result<const GgufTensor*> matrix(const std::string& name, int32_t n, int32_t k) { return tensor(name, {k, n}); }
+
+  /// Gains and biases are read at once, whatever their type, into f32.
+  Result<const float*> vector(const std::string& name, int32_t n) {
+    PAGODA_TRY(const GgufTensor* found, tensor(name, {n}));
+    out_.vectors_.push_back(std::make_unique<float[]>(static_cast<size_t>(n)));
+    out_.vector_bytes_ += int64_t{n} * static_cast<int64_t>(sizeof(float));
+    kernels::dequantize_row(found->type, found->data.data(), n, out_.vectors_.back().get());
+    return static_cast<const float*>(out_.vectors_.back().get());
+  }
+
+  void pack_rows(size_t source, Range rows) const {
+    if (rows.empty()) return;
+    const GgufTensor& t = *sources_[source].tensor;
+    ops_.matmul.pack(t.type, t.data.data(), t.rows(), t.cols(), rows, out_.packed_.data() + sources_[source].offset);
+  }
+
+  /// The layer's seven matrices in the order find_layer added them: q, k, v, output, gate, up, down.
+  void pack_layer(const Worker& worker, size_t l, size_t first) const {
+    const int32_t grain = ops_.matmul.row_grain;
+    const QkvShare qkv = qkv_share(worker, config_.layers[l], config_.head_dim, grain);
+    pack_rows(first, qkv.q);
+    pack_rows(first + 1, qkv.k);
+    pack_rows(first + 2, qkv.v);
+    for (size_t i = 3; i < kMatricesALayer; ++i)
+      pack_rows(first + i, worker.share(sources_[first + i].tensor->rows(), grain));
+  }
+
+  const GgufFile& file_;
+  const ModelConfig& config_;
+  const kernels::Ops& ops_;
+  Weights out_;
+  std::vector<Source> sources_;
+  int64_t packed_bytes_ = 0;
+  std::set<std::string> used_;
+};
+
+Result<Weights> Weights::load(const GgufFile& file, const ModelConfig& config, const kernels::Ops& ops,
+                              ThreadPool& pool, const std::function<void(double)>& progress) {
+  WeightLoader loader(file, config, ops);
+  PAGODA_TRY_STATUS(loader.find_all());
+  PAGODA_TRY_STATUS(loader.pack_all(pool, progress));
+  return loader.take();
+}
+
+void Weights::embed(const kernels::Ops& ops, TokenId token, float* row) const {
+  if (embedding_ == nullptr) return ops.matmul.unpack_row(head_.w, token, row);
+  const int64_t bytes = kernels::row_bytes(embedding_->type, embedding_->cols());
+  kernels::dequantize_row(embedding_->type, embedding_->data.data() + token * bytes, embedding_->cols(), row);
+}
+
+}  // namespace pagoda::model
