@@ -157,7 +157,7 @@ Status CpuEngineImpl::score_row(const SequenceChunk& chunk, std::span<const floa
   std::vector<TokenId> ids;
   if (has_next) ids.push_back(chunk.history[position + 1]);
   if (position < chunk.score->ids_at.size())
-    ids.insert(ids.end(), chunk.score->ids_at[position].begin(), chunk.score->ids_at[position].end());
+    for (const TokenId id : chunk.score->ids_at[position]) ids.push_back(id);
   for (const TokenId id : ids) PAGODA_CHECK(id >= 0 && id < info_.vocab_size);
   PAGODA_TRY(sampling::Scores scores, sampling::score(logits, ids, chunk.score->top, ops_, scratch));
   score.next_logprob = has_next ? scores.of_ids.front() : std::numeric_limits<float>::quiet_NaN();
