@@ -235,14 +235,8 @@ void dequantize_row(TensorType type, const std::byte* src, int64_t cols, float* 
       return blocks<iq4_xs, 256, 136>(b, cols, dst);
     case TensorType::kMXFP4:
       return blocks<mxfp4, 32, 17>(b, cols, dst);
-    case TensorType::kQ8_1:
-    case TensorType::kQ8_K:
-    case TensorType::kI8:
-    case TensorType::kI16:
-    case TensorType::kI32:
-    case TensorType::kI64:
-    case TensorType::kF64:
-      break;
+    default:
+      break;  // type_traits says not dequantizable
   }
   PAGODA_CHECK(!"type is not dequantizable");
 }
