@@ -1,0 +1,74 @@
+#include "sampling/penalties.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "core/check.h"
+
+namespace pagoda::sampling {
+namespace {
+
+constexpr int32_t kPromptOnly = -1;  // in `counts`: seen, but never in the output
+
+bool inside(TokenId id, std::span<const float> logits) { return id >= 0 && static_cast<size_t>(id) < logits.size(); }
+
+Error outside(const char* what, TokenId id, size_t size) {
+  return Error{Code::kInternal, fmt::format("{} names token {}, but the model has {} logits", what, id, size), what};
+}
+
+void penalize(float& logit, int32_t count, const SamplingParams& params) {
+  logit = logit > 0.f ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+  if (count == kPromptOnly) return;
+  logit -= params.frequency_penalty * static_cast<float>(count);
+  logit -= params.presence_penalty;
+}
+
+// Ids of the history that the model has no logit for (a draft's, a damaged client's) change nothing.
+void apply_penalties(std::span<float> logits, const SamplingParams& params, const SamplingContext& context,
+                     std::vector<int32_t>& counts) {
+  counts.resize(logits.size(), 0);
+  const auto prompt = context.history.first(static_cast<size_t>(context.prompt_tokens));
+  const auto output = context.history.subspan(static_cast<size_t>(context.prompt_tokens));
+  for (const TokenId id : output)
+    if (inside(id, logits)) ++counts[static_cast<size_t>(id)];
+  if (params.repetition_penalty != 1.f)
+    for (const TokenId id : prompt)
+      if (inside(id, logits) && counts[static_cast<size_t>(id)] == 0) counts[static_cast<size_t>(id)] = kPromptOnly;
+
+  // The second visit of an id finds its count spent.
+  for (const TokenId id : context.history) {
+    if (!inside(id, logits)) continue;
+    int32_t& count = counts[static_cast<size_t>(id)];
+    if (count != 0) penalize(logits[static_cast<size_t>(id)], count, params);
+    count = 0;
+  }
+}
+
+}  // namespace
+
+Result<bool> adjust_logits(std::span<float> logits, const SamplingParams& params, const SamplingContext& context,
+                           std::vector<int32_t>& counts) {
+  PAGODA_CHECK(context.prompt_tokens >= 0 && static_cast<size_t>(context.prompt_tokens) <= context.history.size());
+  bool changed = false;
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (!inside(id, logits)) return outside("logit_bias", id, logits.size());
+    logits[static_cast<size_t>(id)] += bias;
+    changed = true;
+  }
+  if (params.repetition_penalty != 1.f || params.frequency_penalty != 0.f || params.presence_penalty != 0.f) {
+    apply_penalties(logits, params, context, counts);
+    changed = true;
+  }
+  const auto output_tokens = static_cast<int64_t>(context.history.size()) - context.prompt_tokens;
+  if (output_tokens < params.min_tokens) {
+    for (const TokenId id : params.suppressed_until_min_tokens) {
+      if (!inside(id, logits)) return outside("stop_token_ids", id, logits.size());
+      logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+}  // namespace pagoda::sampling

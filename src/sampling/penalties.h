@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/result.h"
+#include "sampling/params.h"
+
+namespace pagoda::sampling {
+
+/// Changes logits [V] as the request asked, before any temperature: bias, then repetition, frequency and presence
+/// penalties, then the mask of ids that min_tokens forbids. True if anything was changed.
+///
+///   repetition  each id of prompt or output once: logit > 0 ? logit / p : logit * p     (arXiv:1909.05858)
+///   frequency   logit -= f * times in the output
+///   presence    logit -= q if in the output
+///
+/// `counts` is scratch, all zero between calls. Error kInternal for a biased or suppressed id outside [0, V).
+Result<bool> adjust_logits(std::span<float> logits, const SamplingParams& params, const SamplingContext& context,
+                           std::vector<int32_t>& counts);
+
+}  // namespace pagoda::sampling

@@ -1,0 +1,117 @@
+#include "scheduler/plan_step.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace pagoda::scheduler {
+namespace {
+
+enum class Fit { kYes, kNoBudget, kNoBlocks };
+
+int32_t blocks_for(int32_t tokens) { return div_ceil(tokens, kBlockTokens); }
+
+struct Planner {
+  const std::vector<Sequence*>& running;
+  int32_t tokens_left;
+  int32_t blocks_left;
+  Plan plan{};
+
+  bool is_victim(const Sequence* seq) const {
+    return std::find(plan.victims.begin(), plan.victims.end(), seq) != plan.victims.end();
+  }
+  bool has_row(const Sequence* seq) const {
+    return std::any_of(plan.rows.begin(), plan.rows.end(), [&](const Row& row) { return row.seq == seq; });
+  }
+
+  Fit advance(Sequence* seq, int32_t tokens_max, bool newcomer) {
+    const int32_t n = std::min({seq->uncached_tokens(), tokens_max, tokens_left});
+    if (n <= 0) return Fit::kNoBudget;
+    const int32_t grow = std::max(0, blocks_for(seq->cached_tokens + n) - seq->blocks_held());
+    if (grow > blocks_left) return Fit::kNoBlocks;
+    tokens_left -= n;
+    blocks_left -= grow;
+    plan.rows.push_back({seq, n, grow, newcomer});
+    return Fit::kYes;
+  }
+
+  // The last sequence behind `seq` without a row this step pays with all its blocks.
+  bool preempt_behind(const Sequence* seq) {
+    for (size_t i = running.size(); i-- > 0 && running[i] != seq;) {
+      Sequence* candidate = running[i];
+      if (is_victim(candidate) || has_row(candidate)) continue;
+      blocks_left += candidate->blocks_held();
+      plan.victims.push_back(candidate);
+      return true;
+    }
+    return false;
+  }
+
+  void advance_or_preempt(Sequence* seq, int32_t tokens_max) {
+    if (is_victim(seq)) return;
+    while (advance(seq, tokens_max, false) == Fit::kNoBlocks && preempt_behind(seq)) {
+    }
+  }
+};
+
+/// The waiting sequences that may enter now.
+std::vector<Sequence*> admissible(const std::vector<Sequence*>& prompts, const std::vector<Sequence*>& waiting,
+                                  int32_t slots, int32_t blocks) {
+  for (const Sequence* seq : prompts) blocks -= std::max(0, blocks_for(seq->total_tokens()) - seq->blocks_held());
+  std::vector<Sequence*> entering;
+  for (Sequence* seq : waiting) {
+    blocks -= blocks_for(seq->total_tokens());
+    if (slots-- <= 0 || blocks < 0) break;
+    entering.push_back(seq);
+  }
+  return entering;
+}
+
+}  // namespace
+
+std::vector<int32_t> share_budget(const std::vector<int32_t>& wanted, int32_t budget) {
+  std::vector<int32_t> share(wanted.size(), 0);
+  if (wanted.empty() || budget <= 0) return share;
+  share[0] = std::min(wanted[0], div_ceil(budget, 2));
+  budget -= share[0];
+
+  std::vector<size_t> shortest_first(wanted.size() - 1);
+  std::iota(shortest_first.begin(), shortest_first.end(), size_t{1});
+  std::stable_sort(shortest_first.begin(), shortest_first.end(),
+                   [&](size_t a, size_t b) { return wanted[a] < wanted[b]; });
+  for (const size_t i : shortest_first) {
+    share[i] = std::min(wanted[i], budget);
+    budget -= share[i];
+  }
+  share[0] += std::min(wanted[0] - share[0], budget);
+  return share;
+}
+
+Plan plan_step(const std::vector<Sequence*>& running, const std::vector<Sequence*>& waiting, int32_t free_blocks,
+               const Limits& limits) {
+  Planner planner{running, limits.max_num_batched_tokens, free_blocks};
+
+  // A user who is already reading must not stall behind someone else's long prompt ...
+  for (Sequence* seq : running)
+    if (seq->decoding()) planner.advance_or_preempt(seq, 1);
+
+  // ... so prompts get what is left, in chunks (Sarathi-Serve, arXiv:2403.02310).
+  std::vector<Sequence*> prompts;
+  for (Sequence* seq : running)
+    if (!seq->decoding() && !planner.is_victim(seq)) prompts.push_back(seq);
+  const size_t inside = prompts.size();
+  if (planner.plan.victims.empty()) {
+    const int32_t slots = limits.max_num_seqs - static_cast<int32_t>(running.size());
+    const std::vector<Sequence*> entering = admissible(prompts, waiting, slots, planner.blocks_left);
+    prompts.insert(prompts.end(), entering.begin(), entering.end());
+  }
+  std::vector<int32_t> wanted;
+  for (const Sequence* seq : prompts) wanted.push_back(seq->uncached_tokens());
+  const std::vector<int32_t> share = share_budget(wanted, planner.tokens_left);
+
+  for (size_t i = 0; i < inside; ++i) planner.advance_or_preempt(prompts[i], share[i]);
+  if (planner.plan.victims.empty())
+    for (size_t i = inside; i < prompts.size(); ++i) planner.advance(prompts[i], share[i], true);
+  return std::move(planner.plan);
+}
+
+}  // namespace pagoda::scheduler

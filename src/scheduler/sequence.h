@@ -1,0 +1,56 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/ids.h"
+#include "engine/batch.h"
+#include "scheduler/request.h"
+#include "scheduler/transcript.h"
+
+namespace pagoda::scheduler {
+
+/// What the choices of one request share. Stays where it is: transcripts and batches point into it.
+struct RequestState {
+  RequestId id;
+  Request request;
+  engine::ScoreRequest score{};
+};
+
+/// Clock values, microseconds; -1 = not yet.
+struct Timeline {
+  int64_t arrived_us = -1;
+  int64_t scheduled_us = -1;    // first row in a batch
+  int64_t first_token_us = -1;
+  int64_t last_token_us = -1;
+};
+
+/// One choice of one request on its way through the machine. Only the worker thread sees it after admission.
+struct Sequence {
+  SeqId id{};
+  int32_t priority = 0;                    // lower runs first; ties by id, which is arrival
+  std::vector<TokenId> history{};          // prompt, then output
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;               // history[0, cached_tokens) is in the KV cache
+  std::vector<BlockId> blocks{};           // block table
+
+  int32_t choice = 0;
+  std::shared_ptr<const RequestState> owner{};
+  std::optional<Transcript> transcript{};
+  std::vector<engine::PromptScore> prompt_scores{};  // until the first event takes them
+  int32_t prompt_scored = 0;               // prompt positions whose scores arrived; survives preemption
+  Timeline times{};
+
+  int32_t total_tokens() const { return static_cast<int32_t>(history.size()); }
+  int32_t uncached_tokens() const { return total_tokens() - cached_tokens; }
+  int32_t blocks_held() const { return static_cast<int32_t>(blocks.size()); }
+  /// All but the newest token is cached: a step costs one row and yields a token.
+  bool decoding() const { return uncached_tokens() == 1 && cached_tokens > 0; }
+};
+
+/// The order in which sequences are served; a victim is always the last in it.
+inline bool runs_before(const Sequence* a, const Sequence* b) {
+  return a->priority != b->priority ? a->priority < b->priority : a->id < b->id;
+}
+
+}  // namespace pagoda::scheduler
