@@ -7,7 +7,7 @@ namespace pagoda::sampling {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kFirstBand = 4.f;   // e^-4 below the best: holds a typical top-k of 20
+constexpr float kFirstBand = 4.f;     // e^-4 below the best: holds a typical top-k of 20
 constexpr float kDeepestBand = 64.f;  // below it, one last band takes the rest
 
 bool before(const std::pair<float, TokenId>& a, const std::pair<float, TokenId>& b) {
@@ -33,8 +33,7 @@ void OrderedPrefix::gather_next_band() {
   const float floor = last ? -kInfinity : maximum_ - band_width_ * scale_;
   for (size_t i = 0; i < logits_.size(); ++i) {
     const float logit = logits_[i];
-    if (logit >= floor && logit < ceiling && logit > -kInfinity)
-      storage_.emplace_back(logit, static_cast<TokenId>(i));
+    if (logit >= floor && logit < ceiling && logit > -kInfinity) storage_.emplace_back(logit, static_cast<TokenId>(i));
   }
   band_floor_ = floor;
   band_width_ *= 2.f;

@@ -32,8 +32,8 @@ class OrderedPrefix {
   float maximum_;
   float scale_;
   std::vector<std::pair<float, TokenId>>& storage_;
-  float band_floor_;      // everything at or above is in storage_
-  float band_width_;      // of the next band, in units of scale_
+  float band_floor_;  // everything at or above is in storage_
+  float band_width_;  // of the next band, in units of scale_
   bool complete_ = false;
   size_t ordered_ = 0;
 };

@@ -41,8 +41,8 @@ std::vector<TokenLogprob> likeliest(std::span<const float> logits, float maximum
 /// Gumbel-max over candidates that arrive one by one. A candidate whose noise cannot suffice is left out before its two
 /// logarithms are taken; what is chosen does not depend on that.
 ///
-/// With e = exp(z) and E exponential, z - log(E) is maximal where E / e is minimal. E >= v, so v >= e * (E / e of the best
-/// so far) settles it, with 0.1 % to spare for roundings, which are below 1e-5.
+/// With e = exp(z) and E exponential, z - log(E) is maximal where E / e is minimal. E >= v, so v >= e * (E / e of the
+/// best so far) settles it, with 0.1 % to spare for roundings, which are below 1e-5.
 class GumbelMax {
  public:
   GumbelMax(std::span<const float> logits, std::span<const float> weights, float maximum, float temperature)

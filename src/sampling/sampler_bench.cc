@@ -1,10 +1,10 @@
 // Ceiling: the softmax reads and writes [V] f32 about three times, so 151,936 logits cannot go below about 0.1 ms on a
 // core with 20 GB/s; the target is 1 ms.
-#include "sampling/sampler.h"
-
 #include <benchmark/benchmark.h>
 
 #include <random>
+
+#include "sampling/sampler.h"
 
 namespace pagoda::sampling {
 namespace {

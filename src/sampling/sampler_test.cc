@@ -98,8 +98,8 @@ TEST(Noise, IsFiniteAndAccurate) {
   }
 }
 
-// Goal: draws follow softmax(logits / T). Method: chi-square over 24 tokens and 60,000 fixed seeds at three temperatures;
-// 23 degrees of freedom exceed 49.7 with probability 0.001.
+// Goal: draws follow softmax(logits / T). Method: chi-square over 24 tokens and 60,000 fixed seeds at three
+// temperatures; 23 degrees of freedom exceed 49.7 with probability 0.001.
 TEST_F(SamplerTest, DrawsFollowTheSoftmax) {
   const std::vector<float> logits = random_logits(24, 5, 1.f);
   for (const float temperature : {0.7f, 1.f, 1.8f}) {
@@ -139,8 +139,8 @@ TEST_F(SamplerTest, PositionsOfOneSeedAreIndependent) {
 }
 
 // Goal: every combination of filters keeps what their definitions say and draws by Gumbel-max.
-// Method: the reference above in double, over random logits, with ties, at several temperatures; a choice may differ only
-// where two scores are closer than f32 resolves, which these seeds never hit.
+// Method: the reference above in double, over random logits, with ties, at several temperatures; a choice may differ
+// only where two scores are closer than f32 resolves, which these seeds never hit.
 TEST_F(SamplerTest, FiltersEqualThePlainReference) {
   std::mt19937 rng(77);
   for (int i = 0; i < 3000; ++i) {
@@ -189,10 +189,13 @@ TEST_F(SamplerTest, GreedyIsOneThing) {
   for (const auto& logits : {std::vector<float>{1, 7, 3, 7, 7}, std::vector<float>{0, 0, 0}, std::vector<float>{-5}}) {
     const auto best = static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
     for (uint64_t seed = 0; seed < 20; ++seed) {
-      for (const SamplingParams& params :
-           {SamplingParams{.temperature = 0.f}, {.temperature = 0.f, .top_p = 0.f}, {.temperature = 0.f, .top_k = 7},
-            {.temperature = 0.f, .min_p = 0.9f}, {.temperature = 1.f, .top_k = 1}, {.temperature = 5.f, .top_k = 1},
-            {.temperature = 1.f, .top_p = 0.f}}) {
+      for (const SamplingParams& params : {SamplingParams{.temperature = 0.f},
+                                           {.temperature = 0.f, .top_p = 0.f},
+                                           {.temperature = 0.f, .top_k = 7},
+                                           {.temperature = 0.f, .min_p = 0.9f},
+                                           {.temperature = 1.f, .top_k = 1},
+                                           {.temperature = 5.f, .top_k = 1},
+                                           {.temperature = 1.f, .top_p = 0.f}}) {
         SamplingParams seeded = params;
         seeded.seed = seed;
         EXPECT_EQ(draw(logits, seeded).id, best);
@@ -212,6 +215,8 @@ TEST_F(SamplerTest, MinPIsRelativeToTheBest) {
   const float half = -0.69314712f;  // a little more than half
   EXPECT_EQ(reachable({0.f, half, half - 0.001f, -3.f}, {.min_p = 0.5f}), (std::set<TokenId>{0, 1}));
   EXPECT_EQ(reachable({0.f, half, half - 0.001f, -3.f}, {.min_p = 1.f}), (std::set<TokenId>{0}));
+  EXPECT_EQ(reachable({0.f, half, half - 0.001f, -3.f}, {.top_k = 3, .min_p = 0.5f}), (std::set<TokenId>{0, 1}));
+  EXPECT_EQ(reachable({0.f, half, 0.f, -3.f}, {.top_k = 3, .min_p = 1.f}), (std::set<TokenId>{0, 2}));
 }
 
 // Goal: penalties and bias follow their definitions; case P07: the whole of prompt and output counts, each id once for
