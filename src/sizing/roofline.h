@@ -1,0 +1,41 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace pagoda::sizing {
+
+/// What one layer's attention costs.
+struct AttentionShape {
+  int32_t heads;      // H
+  int32_t kv_heads;   // Hkv
+  int32_t head_dim;   // Dh
+  int32_t window;     // tokens a position sees, 0 = all before it
+};
+
+/// What a model costs, in plain numbers.
+struct ModelCost {
+  int64_t step_weight_bytes;   // file bytes of every tensor a step touches: all but the embedding of an untied model
+  int64_t linear_macs;         // multiply-accumulates a token in the layers' matrices
+  int64_t head_macs;           // ... and in the head, for rows that need logits
+  int32_t kv_value_bytes;      // of one stored K or V number
+  std::vector<AttentionShape> layers;
+};
+
+/// What the machine can do at most, all threads together.
+struct MachineLimits {
+  double bytes_per_s;
+  double int_macs_per_s;   // int8 products of the weights
+  double f32_macs_per_s;   // attention
+};
+
+/// The least time one step of `sequences` decodes at context `context` takes, seconds:
+///   max((W + S K(context)) / bandwidth,  S (P + head) / R_int + S A(context) / R_f32)
+/// K = sum over layers of 2 Hkv Dh bytes min(context, window); A = sum of 2 H Dh min(context, window).
+double decode_step_seconds(const ModelCost& cost, const MachineLimits& machine, int32_t context, int32_t sequences);
+
+/// The least time the prefill of `tokens` takes, seconds, logits for the last row only:
+///   (n P + head) / R_int + A / R_f32,   A = sum over layers of 2 H Dh sum_{i=1..n} min(i, window)
+/// Source of both: KERNELS 9 (Williams et al. 2009, "Roofline").
+double prefill_seconds(const ModelCost& cost, const MachineLimits& machine, int32_t tokens);
+
+}  // namespace pagoda::sizing
