@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <regex>
-#include <unordered_map>
 
 #include "core/mapped_file.h"
 #include "weights/gguf_parse.h"
+#include "weights/split_name.h"
 
 namespace pagoda::weights {
 namespace {
@@ -39,26 +38,6 @@ std::optional<int64_t> as_int(const GgufValue& value) {
         }
       },
       value);
-}
-
-// A split model's file name: what stands before "-00001-of-00003.gguf", and the two numbers.
-struct SplitName {
-  std::string stem;
-  int64_t part, parts;  // part counts from 1
-};
-
-std::optional<SplitName> split_name(const std::string& path) {
-  constexpr size_t kTail = sizeof("-00001-of-00003.gguf") - 1;
-  if (path.size() < kTail) return std::nullopt;
-  static const std::regex kPattern("-([0-9]{5})-of-([0-9]{5})\\.gguf");
-  std::smatch match;
-  const std::string tail = path.substr(path.size() - kTail);
-  if (!std::regex_match(tail, match, kPattern)) return std::nullopt;
-  return SplitName{path.substr(0, path.size() - kTail), std::stoll(match[1]), std::stoll(match[2])};
-}
-
-std::string part_path(const std::string& stem, int64_t part, int64_t parts) {
-  return fmt::format("{}-{:05}-of-{:05}.gguf", stem, part, parts);
 }
 
 Error in_file(const std::string& path, Error error) {
