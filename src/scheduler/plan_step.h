@@ -12,7 +12,7 @@ struct Row {
   Sequence* seq;
   int32_t tokens;
   int32_t new_blocks;
-  bool newcomer;      // it leaves the waiting queue with this row
+  bool newcomer;  // it leaves the waiting queue with this row
 };
 
 struct Plan {
@@ -39,9 +39,9 @@ Plan plan_step(const std::vector<Sequence*>& running, const std::vector<Sequence
 
 /// Splits `budget` rows among prompts that want `wanted[i]` rows, oldest first.
 ///
-/// Half belongs to the oldest, so that it always progresses and everyone becomes the oldest in time; the other half goes
-/// to the shortest remaining first, so that a short prompt never waits for long ones; what either leaves is the other's.
-/// (Sarathi-Serve, arXiv:2403.02310, gives all to the oldest; shortest-first alone starves long prompts.)
+/// Half belongs to the oldest, so that it always progresses and everyone becomes the oldest in time; the other half
+/// goes to the shortest remaining first, so that a short prompt never waits for long ones; what either leaves is the
+/// other's. (Sarathi-Serve, arXiv:2403.02310, gives all to the oldest; shortest-first alone starves long prompts.)
 std::vector<int32_t> share_budget(const std::vector<int32_t>& wanted, int32_t budget);
 
 }  // namespace pagoda::scheduler

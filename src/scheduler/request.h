@@ -19,16 +19,16 @@ enum class FinishReason { kStop, kLength, kCancelled, kError };
 
 /// One token as it was chosen, with the text that became printable with it (often "" inside a character).
 struct Event {
-  int32_t choice = 0;                        // 0 .. n-1
-  std::string text{};                        // valid UTF-8, stop strings already cut
+  int32_t choice = 0;                             // 0 .. n-1
+  std::string text{};                             // valid UTF-8, stop strings already cut
   std::optional<sampling::SampledToken> token{};  // absent in an event that only flushes held text or ends the choice
   std::vector<engine::PromptScore> prompt_scores{};  // on choice 0's first event, when asked for
-  std::optional<FinishReason> finish{};      // set on the last event of a choice
-  std::string stop_string{};                 // which stop string ended it, "" if none
-  TokenId stop_token = kNoToken;             // which stop or end-of-generation id ended it
-  std::optional<Error> error{};              // with kError
+  std::optional<FinishReason> finish{};              // set on the last event of a choice
+  std::string stop_string{};                         // which stop string ended it, "" if none
+  TokenId stop_token = kNoToken;                     // which stop or end-of-generation id ended it
+  std::optional<Error> error{};                      // with kError
   int32_t prompt_tokens = 0;
-  int32_t completion_tokens = 0;             // of this choice so far; the ending token counts
+  int32_t completion_tokens = 0;  // of this choice so far; the ending token counts
 };
 
 /// Where a request's events go. push() is called on the worker thread and must not block.
@@ -41,16 +41,16 @@ class EventSink {
 
 /// One request, tokenized and validated. Choice i samples with sample index i, so choice 0 of n = k equals n = 1.
 struct Request {
-  std::vector<TokenId> prompt;               // at least one token
+  std::vector<TokenId> prompt;  // at least one token
   sampling::SamplingParams sampling{};
   int32_t n = 1;
-  int32_t max_tokens = 16;                   // >= 0; 0 scores the prompt only
+  int32_t max_tokens = 16;  // >= 0; 0 scores the prompt only
   std::vector<std::string> stop{};
   std::vector<TokenId> stop_token_ids{};
   bool ignore_eos = false;
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
-  std::optional<int32_t> prompt_logprobs{};  // top-k per prompt position
+  std::optional<int32_t> prompt_logprobs{};       // top-k per prompt position
   std::vector<std::vector<TokenId>> score_ids{};  // further ids to score, by prompt position
   int32_t priority = 0;
   std::shared_ptr<EventSink> sink;

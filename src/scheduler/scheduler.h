@@ -13,11 +13,11 @@ namespace pagoda::scheduler {
 
 /// Bounds of the serving loop. Flags of the same names set them.
 struct Limits {
-  int32_t max_num_seqs = 64;               // sequences in one batch
-  int32_t max_num_batched_tokens = 256;    // rows in one step
-  int32_t max_model_len = 0;               // context, tokens
-  int32_t max_queued = 1024;               // sequences waiting; beyond it submit() answers kNoCapacity
-  int32_t total_blocks = 0;                // KV pool
+  int32_t max_num_seqs = 64;  // sequences in one batch; lowered to max_num_batched_tokens, so that all can decode
+  int32_t max_num_batched_tokens = 256;  // rows in one step
+  int32_t max_model_len = 0;             // context, tokens
+  int32_t max_queued = 1024;             // sequences waiting; beyond it submit() answers kNoCapacity
+  int32_t total_blocks = 0;              // KV pool
 };
 
 /// Who runs next. One worker thread owns all state; others post to its inbox.
@@ -32,8 +32,12 @@ class Scheduler {
   ~Scheduler();
 
   // --- any thread -------------------------------------------------------------------------------------------------
+  /// Longest prompt plus output that one request can have: max_model_len, or the KV pool if that is smaller. What a
+  /// front end offers as the default of max_tokens must stay within it.
+  int32_t context_limit() const;
   /// Checks what can be known at once (prompt empty or over max_model_len, could never fit the pool, queue full,
-  /// draining) and enqueues. Errors carry the numbers.
+  /// draining) and enqueues. Errors carry the numbers. Output ends with kLength at max_model_len, whatever max_tokens
+  /// says.
   Result<RequestId> submit(Request request);
   /// Takes effect at the next step; the remaining choices end with kCancelled. Unknown ids are ignored.
   void cancel(RequestId id);
@@ -46,7 +50,7 @@ class Scheduler {
     int32_t waiting;
     int32_t total_blocks;
     int32_t free_blocks;
-    int64_t last_step_us;      // clock value of the last turn of the loop: /health compares it with now
+    int64_t last_step_us;  // clock value of the last turn of the loop: /health compares it with now
   };
   Load load() const;
 

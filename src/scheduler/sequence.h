@@ -20,7 +20,7 @@ struct RequestState {
 /// Clock values, microseconds; -1 = not yet.
 struct Timeline {
   int64_t arrived_us = -1;
-  int64_t scheduled_us = -1;    // first row in a batch
+  int64_t scheduled_us = -1;  // first row in a batch
   int64_t first_token_us = -1;
   int64_t last_token_us = -1;
 };
@@ -28,17 +28,18 @@ struct Timeline {
 /// One choice of one request on its way through the machine. Only the worker thread sees it after admission.
 struct Sequence {
   SeqId id{};
-  int32_t priority = 0;                    // lower runs first; ties by id, which is arrival
-  std::vector<TokenId> history{};          // prompt, then output
+  int32_t priority = 0;            // lower runs first; ties by id, which is arrival
+  std::vector<TokenId> history{};  // prompt, then output
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;               // history[0, cached_tokens) is in the KV cache
-  std::vector<BlockId> blocks{};           // block table
+  int32_t cached_tokens = 0;      // history[0, cached_tokens) is in the KV cache
+  std::vector<BlockId> blocks{};  // block table
 
   int32_t choice = 0;
-  std::shared_ptr<const RequestState> owner{};
+  std::shared_ptr<RequestState> owner{};
   std::optional<Transcript> transcript{};
   std::vector<engine::PromptScore> prompt_scores{};  // until the first event takes them
-  int32_t prompt_scored = 0;               // prompt positions whose scores arrived; survives preemption
+  int32_t prompt_scored = 0;                         // prompt positions whose scores arrived; survives preemption
+  int32_t prompt_counted = 0;                        // prompt tokens the metrics know of; survives preemption
   Timeline times{};
 
   int32_t total_tokens() const { return static_cast<int32_t>(history.size()); }

@@ -30,8 +30,8 @@ void Transcript::close(Step& step) {
 Transcript::Step Transcript::push(TokenId id) {
   ++completion_tokens_;
   const bool may_stop = completion_tokens_ > request_.sampling.min_tokens;
-  const bool stop_id = std::find(request_.stop_token_ids.begin(), request_.stop_token_ids.end(), id) !=
-                       request_.stop_token_ids.end();
+  const bool stop_id =
+      std::find(request_.stop_token_ids.begin(), request_.stop_token_ids.end(), id) != request_.stop_token_ids.end();
   const bool known = tokenizer_ != nullptr && tokenizer_->valid(id);  // a model may have more rows than its vocabulary
   const bool end_id = !request_.ignore_eos && known && tokenizer_->is_end_of_generation(id);
 
@@ -45,8 +45,10 @@ Transcript::Step Transcript::push(TokenId id) {
   }
   if (known) {
     std::string piece = detokenizer_->push(id);
-    if (may_stop) match(piece, step);
-    else step.text = std::move(piece);
+    if (may_stop)
+      match(piece, step);
+    else
+      step.text = std::move(piece);
   }
   if (!step.finish && completion_tokens_ >= completion_max_) {
     close(step);

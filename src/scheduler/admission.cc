@@ -1,0 +1,91 @@
+#include "scheduler/admission.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "core/check.h"
+
+namespace pagoda::scheduler {
+namespace {
+
+int64_t pool_tokens(const Limits& limits) { return int64_t{limits.total_blocks} * kBlockTokens; }
+
+Error invalid(const char* param, std::string message) {
+  return Error{Code::kInvalidRequest, std::move(message), param};
+}
+
+/// Ids that would end the choice are masked until it has min_tokens.
+void suppress_endings(sampling::SamplingParams& sampling, const Request& request, const text::Tokenizer* tokenizer) {
+  if (sampling.min_tokens <= 0) return;
+  std::vector<TokenId>& ids = sampling.suppressed_until_min_tokens;
+  ids.insert(ids.end(), request.stop_token_ids.begin(), request.stop_token_ids.end());
+  if (tokenizer != nullptr && !request.ignore_eos) {
+    const text::VocabSpec& spec = tokenizer->spec();
+    ids.insert(ids.end(), spec.end_of_generation.begin(), spec.end_of_generation.end());
+    ids.insert(ids.end(), {spec.eos, spec.eot});
+    std::erase_if(ids, [&](TokenId id) { return !tokenizer->valid(id); });
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
+}  // namespace
+
+int32_t context_limit(const Limits& limits) {
+  return static_cast<int32_t>(std::min<int64_t>(limits.max_model_len, pool_tokens(limits)));
+}
+
+Status check_request(const Request& request, const Limits& limits) {
+  if (request.prompt.empty()) return invalid("prompt", "prompt has 0 tokens, at least 1 is needed");
+  if (request.n < 1) return invalid("n", fmt::format("n is {}, at least 1 is needed", request.n));
+  if (request.max_tokens < 0)
+    return invalid("max_tokens", fmt::format("max_tokens is {}, limit 0", request.max_tokens));
+  for (const std::string& stop : request.stop)
+    if (stop.empty()) return invalid("stop", "stop holds an empty string");
+
+  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  const int64_t needed = prompt_tokens + (request.max_tokens > 0 ? 1 : 0);
+  if (needed > limits.max_model_len)
+    return invalid("prompt", fmt::format("prompt has {} tokens{}, max_model_len is {}", prompt_tokens,
+                                         request.max_tokens > 0 ? " and needs room for at least 1 more" : "",
+                                         limits.max_model_len));
+  // The last token of an answer is never read back, so it needs no place in the cache.
+  const int64_t longest = std::min<int64_t>(prompt_tokens + request.max_tokens, limits.max_model_len);
+  const int64_t cached = longest - (request.max_tokens > 0 ? 1 : 0);
+  if (cached > pool_tokens(limits))
+    return invalid("max_tokens",
+                   fmt::format("prompt of {} tokens and max_tokens {} need {} tokens of KV cache, the whole "
+                               "cache holds {}",
+                               prompt_tokens, request.max_tokens, cached, pool_tokens(limits)));
+  return ok_status();
+}
+
+bool wants_prompt_scores(const Request& request) {
+  return request.prompt_logprobs.has_value() || !request.score_ids.empty();
+}
+
+std::vector<std::unique_ptr<Sequence>> make_choices(Request request, const text::Tokenizer* tokenizer) {
+  auto owner = std::make_shared<RequestState>();
+  owner->request = std::move(request);
+  Request& kept = owner->request;
+  suppress_endings(kept.sampling, kept, tokenizer);
+  owner->score = {.top = kept.prompt_logprobs.value_or(0), .ids_at = kept.score_ids};
+  std::vector<std::unique_ptr<Sequence>> choices;
+  for (int32_t i = 0; i < kept.n; ++i) {
+    auto seq = std::make_unique<Sequence>();
+    seq->priority = kept.priority;
+    seq->history = kept.prompt;
+    seq->prompt_tokens = static_cast<int32_t>(kept.prompt.size());
+    seq->choice = i;
+    seq->owner = owner;
+    // Nobody reads scores of the other choices: they count as delivered.
+    if (i > 0 || !wants_prompt_scores(kept)) seq->prompt_scored = seq->prompt_tokens;
+    choices.push_back(std::move(seq));
+  }
+  return choices;
+}
+
+}  // namespace pagoda::scheduler

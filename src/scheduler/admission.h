@@ -1,0 +1,25 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/result.h"
+#include "scheduler/scheduler.h"
+#include "scheduler/sequence.h"
+
+namespace pagoda::scheduler {
+
+/// See Scheduler::context_limit().
+int32_t context_limit(const Limits& limits);
+
+/// What can be said about a request before it queues. Errors kInvalidRequest with field, value and limit:
+/// empty prompt, prompt that leaves no room within max_model_len, more KV at its longest than the whole pool, n < 1,
+/// negative max_tokens, an empty stop string.
+Status check_request(const Request& request, const Limits& limits);
+
+/// True if somebody reads the logprobs of prompt tokens.
+bool wants_prompt_scores(const Request& request);
+
+/// One sequence a choice, without ids. `tokenizer` (may be null) says which ids min_tokens must hold back.
+std::vector<std::unique_ptr<Sequence>> make_choices(Request request, const text::Tokenizer* tokenizer);
+
+}  // namespace pagoda::scheduler
