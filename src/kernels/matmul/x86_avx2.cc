@@ -1,0 +1,22 @@
+#include "kernels/matmul/x86_avx2.h"
+
+#include "core/check.h"
+#include "core/ids.h"
+#include "kernels/matmul/kernels.h"
+
+namespace pagoda::kernels {
+
+void matmul_avx2(const PackedMatrix& w, const ActView& x, Range range, Mat<float> y) {
+  if (range.empty()) return;
+  PAGODA_CHECK(x.format == act_format(w.type) && x.cols == w.cols && y.rows >= x.rows);
+  PAGODA_CHECK(range.begin % kGroupRows == 0 && (range.end % kGroupRows == 0 || range.end == w.rows));
+  const Range groups{range.begin / kGroupRows, div_ceil(range.end, kGroupRows)};
+  switch (w.type) {
+    case TensorType::kQ4_K:
+      return matmul_q4_k_avx2(w, x, groups, y);
+    default:
+      return matmul_portable(w, x, range, y);
+  }
+}
+
+}  // namespace pagoda::kernels

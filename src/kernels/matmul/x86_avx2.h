@@ -1,0 +1,200 @@
+#pragma once
+#include <immintrin.h>
+
+#include "kernels/matmul/layout.h"
+
+// Shared by the x86_avx2*.cc files alone. Everything but the exported entries has internal linkage: an inline function
+// with external linkage compiled here could be handed to an older CPU by the linker.
+namespace pagoda::kernels {
+
+void matmul_q4_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+void matmul_q6_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+void matmul_block32_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);  // Q4_0 Q4_1 Q5_0
+void matmul_q8_0_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+void matmul_float_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+
+namespace {
+
+constexpr int kTokensMax = 6;   // tokens of a register tile: 12 sums, 2 weights, 1 broadcast, 1 product = 16 registers
+constexpr int kPanelPairs = 4;  // a panel is 4 pairs of groups = 64 rows
+
+/// Keeps a value in a register where the compiler would reassociate or spill: 10-15 % on these loops.
+#define PAGODA_PIN(v) asm("" : "+x"(v))
+
+[[gnu::always_inline]] inline __m256i load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+[[gnu::always_inline]] inline __m128i load_half(const void* p) {
+  return _mm_loadu_si128(static_cast<const __m128i*>(p));
+}
+[[gnu::always_inline]] inline void store(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
+[[gnu::always_inline]] inline __m256 load_f16(const uint16_t* p) { return _mm256_cvtph_ps(load_half(p)); }
+
+/// Four bytes (or two int16) into every dword.
+[[gnu::always_inline]] inline __m256i broadcast4(const void* p) {
+  int v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return _mm256_set1_epi32(v);
+}
+
+/// y[t, 8 group ...] <- eight lanes, or as many as exist before `columns`.
+[[gnu::always_inline]] inline void store_lanes(const float* lanes, int32_t column, int32_t columns, float* row) {
+  if (column + kGroupRows <= columns) {
+    _mm256_storeu_ps(row + column, _mm256_loadu_ps(lanes));
+  } else {
+    for (int32_t r = 0; column + r < columns; ++r) row[column + r] = lanes[r];
+  }
+}
+
+[[gnu::always_inline]] inline void load_lanes(const float* row, int32_t column, int32_t columns, float* lanes) {
+  if (column + kGroupRows <= columns) {
+    _mm256_storeu_ps(lanes, _mm256_loadu_ps(row + column));
+  } else {
+    for (int32_t r = 0; column + r < columns; ++r) lanes[r] = row[column + r];
+  }
+}
+
+/// Tokens of the next register tile, so that 7 tokens run as 4 + 3 and not as 6 + 1.
+[[gnu::always_inline]] inline int32_t next_tile(int32_t left) {
+  const int32_t tiles = (left + kTokensMax - 1) / kTokensMax;
+  return (left + tiles - 1) / tiles;
+}
+
+// A format's kernel K gives:
+//   units(w)                 steps along k of a group (tiles; single k for floats); kChunk of them are expanded at once
+//   direct<G, T>(...)        G groups x T tokens over all of k straight from the tiles; out [T][G][8]
+//   Panel                    one step of 16 rows, expanded; expand() fills the half `slot` of `count` of them
+//   expanded<T>(...)         16 rows x T tokens over `count` steps, acc [T][16] carried
+//   kPanelTokens             from how many tokens expansion pays
+// All of them run the same chain per output.
+
+template <class K, int G, int T>
+void run_direct(const PackedMatrix& w, const ActView& x, const int32_t (&group)[G], int32_t t0, int32_t columns,
+                Mat<float> y) {
+  alignas(32) float out[T][G][kGroupRows];
+  K::template direct<G, T>(w, group, x, t0, out);
+  for (int t = 0; t < T; ++t)
+    for (int g = 0; g < G; ++g) store_lanes(out[t][g], group[g] * kGroupRows, columns, y.row(t0 + t));
+}
+
+// One token: four distant quarters of the range are four long ascending streams.
+template <class K>
+void run_gemv(const PackedMatrix& w, const ActView& x, Range groups, int32_t columns, Mat<float> y) {
+  const int32_t quarter = groups.size() / 4;
+  for (int32_t i = groups.begin; i < groups.begin + quarter; ++i)
+    run_direct<K, 4, 1>(w, x, {i, i + quarter, i + 2 * quarter, i + 3 * quarter}, 0, columns, y);
+  for (int32_t g = groups.begin + 4 * quarter; g < groups.end; ++g) run_direct<K, 1, 1>(w, x, {g}, 0, columns, y);
+}
+
+template <class K, int G>
+void run_tokens(const PackedMatrix& w, const ActView& x, const int32_t (&group)[G], int32_t columns, Mat<float> y) {
+  for (int32_t t = 0; t < x.rows;) {
+    const int32_t tile = next_tile(x.rows - t);
+    switch (tile) {
+      case 1:
+        run_direct<K, G, 1>(w, x, group, t, columns, y);
+        break;
+      case 2:
+        run_direct<K, G, 2>(w, x, group, t, columns, y);
+        break;
+      case 3:
+        run_direct<K, G, 3>(w, x, group, t, columns, y);
+        break;
+      case 4:
+        run_direct<K, G, 4>(w, x, group, t, columns, y);
+        break;
+      case 5:
+        run_direct<K, G, 5>(w, x, group, t, columns, y);
+        break;
+      default:
+        run_direct<K, G, 6>(w, x, group, t, columns, y);
+        break;
+    }
+    t += tile;
+  }
+}
+
+// A few tokens: weights are read once, straight from the tiles, two streams.
+template <class K>
+void run_batch(const PackedMatrix& w, const ActView& x, Range groups, int32_t columns, Mat<float> y) {
+  const int32_t half = groups.size() / 2;
+  for (int32_t i = groups.begin; i < groups.begin + half; ++i) run_tokens<K, 2>(w, x, {i, i + half}, columns, y);
+  if (groups.size() % 2) run_tokens<K, 1>(w, x, {groups.end - 1}, columns, y);
+}
+
+template <class K>
+void run_expanded(int32_t tile, const typename K::Panel* panel, int32_t count, const ActView& x, int32_t t0,
+                  int32_t unit, float (*acc)[2 * kGroupRows]) {
+  switch (tile) {
+    case 1:
+      return K::template expanded<1>(panel, count, x, t0, unit, acc);
+    case 2:
+      return K::template expanded<2>(panel, count, x, t0, unit, acc);
+    case 3:
+      return K::template expanded<3>(panel, count, x, t0, unit, acc);
+    case 4:
+      return K::template expanded<4>(panel, count, x, t0, unit, acc);
+    case 5:
+      return K::template expanded<5>(panel, count, x, t0, unit, acc);
+    default:
+      return K::template expanded<6>(panel, count, x, t0, unit, acc);
+  }
+}
+
+// Many tokens: 64 rows x a chunk of k are expanded once into L2 and serve every token; y carries the chains between
+// chunks.
+template <class K>
+void run_panels(const PackedMatrix& w, const ActView& x, Range groups, int32_t columns, Mat<float> y) {
+  alignas(64) typename K::Panel panel[kPanelPairs][K::kChunk];
+  alignas(32) float acc[kTokensMax][2 * kGroupRows];
+  const int32_t units = K::units(w);
+  for (int32_t g0 = groups.begin; g0 < groups.end; g0 += 2 * kPanelPairs) {
+    const int32_t pairs = groups.end - g0 < 2 * kPanelPairs ? (groups.end - g0 + 1) / 2 : kPanelPairs;
+    for (int32_t u0 = 0; u0 < units; u0 += K::kChunk) {
+      const int32_t count = units - u0 < K::kChunk ? units - u0 : K::kChunk;
+      for (int32_t i = 0; i < 2 * pairs;
+           ++i)  // a missing last group repeats the one before it; its lanes are not stored
+        K::expand(w, g0 + i < groups.end ? g0 + i : groups.end - 1, u0, count, panel[i / 2], i % 2);
+      for (int32_t t0 = 0; t0 < x.rows;) {
+        const int32_t tile = next_tile(x.rows - t0);
+        for (int32_t p = 0; p < pairs; ++p) {
+          const int32_t column = (g0 + 2 * p) * kGroupRows;
+          for (int32_t t = 0; t < tile; ++t)
+            for (int32_t h = 0; h < 2; ++h) {
+              float* lanes = acc[t] + h * kGroupRows;
+              _mm256_store_ps(lanes, _mm256_setzero_ps());
+              if (u0 > 0) load_lanes(y.row(t0 + t), column + h * kGroupRows, columns, lanes);
+            }
+          run_expanded<K>(tile, panel[p], count, x, t0, u0, acc);
+          for (int32_t t = 0; t < tile; ++t)
+            for (int32_t h = 0; h < 2; ++h)
+              store_lanes(acc[t] + h * kGroupRows, column + h * kGroupRows, columns, y.row(t0 + t));
+        }
+        t0 += tile;
+      }
+    }
+  }
+}
+
+/// Columns of y up to the range's end.
+[[gnu::always_inline]] inline int32_t columns_of(const PackedMatrix& w, Range groups) {
+  return groups.end * kGroupRows < w.rows ? groups.end * kGroupRows : w.rows;
+}
+
+template <class K>
+void run_matmul(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y) {
+  const int32_t columns = columns_of(w, groups);
+  if (x.rows == 1) {
+    run_gemv<K>(w, x, groups, columns, y);
+  } else if (x.rows < K::kPanelTokens) {
+    run_batch<K>(w, x, groups, columns, y);
+  } else {
+    run_panels<K>(w, x, groups, columns, y);
+  }
+}
+
+template <class Tile>
+[[gnu::always_inline]] inline const Tile* group_tiles(const PackedMatrix& w, int32_t group, int32_t tiles) {
+  return reinterpret_cast<const Tile*>(w.data) + int64_t{group} * tiles;
+}
+
+}  // namespace
+}  // namespace pagoda::kernels

@@ -1,0 +1,196 @@
+#include "kernels/matmul/x86_avx2.h"
+
+// Q4_K: acc = fma(dy, d f32(sum sc m dot) - dmin f32(sum mn ms), acc) once per 256 (portable.cc has the chain).
+// Eight byte dot products of a 32-block pair fit an int16 lane; one pmaddwd multiplies them by sc*m of both blocks.
+namespace pagoda::kernels {
+namespace {
+
+constexpr int kPrefetchBytes = 512;
+
+struct Q4K {
+  static constexpr int32_t kChunk = 4;  // 64 rows x 1024: 75 KB, in L2
+  static constexpr int32_t kPanelTokens = 12;
+
+  static int32_t units(const PackedMatrix& w) { return w.cols / 256; }
+
+  /// 16 rows x 256 as bytes, scales and mins as int16 pairs.
+  struct Panel {
+    uint8_t q[4][16][2][32];  // pair, dword, group
+    int16_t scale[4][2][16];
+    int16_t min[4][2][16];
+    float d[2][8], dmin[2][8];
+  };
+
+  [[gnu::always_inline]] static __m256 finish(__m256 d, __m256 dmin, __m256 dy, __m256i total, __m256i mins,
+                                              __m256 acc) {
+    __m256 v = _mm256_mul_ps(d, _mm256_cvtepi32_ps(total));
+    v = _mm256_fnmadd_ps(dmin, _mm256_cvtepi32_ps(mins), v);
+    return _mm256_fmadd_ps(dy, v, acc);
+  }
+
+  template <int G, int T>
+  static void direct(const PackedMatrix& w, const int32_t (&group)[G], const ActView& x, int32_t t0,
+                     float (&out)[T][G][8]) {
+    const int32_t tiles = units(w);
+    const TileQ4K* tile[G];
+    for (int g = 0; g < G; ++g) tile[g] = group_tiles<TileQ4K>(w, group[g], tiles);
+    __m256 acc[T][G];
+    for (int t = 0; t < T; ++t)
+      for (int g = 0; g < G; ++g) acc[t][g] = _mm256_setzero_ps();
+    for (int32_t b = 0; b < tiles; ++b) {
+      __m256i total[T][G], mins[T][G];
+      for (int t = 0; t < T; ++t)
+        for (int g = 0; g < G; ++g) total[t][g] = mins[t][g] = _mm256_setzero_si256();
+#pragma GCC unroll 1
+      for (int p = 0; p < 4; ++p) pair_sums<G, T>(tile, b, p, x, t0, total, mins);
+      for (int t = 0; t < T; ++t) {
+        const __m256 dy = _mm256_set1_ps(x.d[int64_t{t0 + t} * tiles + b]);
+        for (int g = 0; g < G; ++g)
+          acc[t][g] = finish(load_f16(tile[g][b].d), load_f16(tile[g][b].dmin), dy, total[t][g], mins[t][g], acc[t][g]);
+      }
+    }
+    for (int t = 0; t < T; ++t)
+      for (int g = 0; g < G; ++g) _mm256_store_ps(out[t][g], acc[t][g]);
+  }
+
+  template <int G, int T>
+  [[gnu::always_inline]] static void pair_sums(const TileQ4K* const (&tile)[G], int32_t b, int p, const ActView& x,
+                                               int32_t t0, __m256i (&total)[T][G], __m256i (&mins)[T][G]) {
+    const __m256i low = _mm256_set1_epi8(15);
+    const int64_t block = (int64_t{t0} * x.cols_padded + b * 256 + p * 64) / 32, blocks = x.cols_padded / 32;
+    __m256i scale[T][G];
+#pragma GCC unroll 4
+    for (int g = 0; g < G; ++g) {
+      const TileQ4K::Pair& pair = tile[g][b].pair[p];
+      for (int line = 0; line < 5; ++line)
+        _mm_prefetch(reinterpret_cast<const char*>(&pair) + kPrefetchBytes + 64 * line, _MM_HINT_T0);
+      const __m256i sc = _mm256_cvtepu8_epi16(load_half(pair.scale)), mn = _mm256_cvtepu8_epi16(load_half(pair.min));
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t) {
+        scale[t][g] = _mm256_mullo_epi16(sc, broadcast4(x.m + block + t * blocks));
+        mins[t][g] = _mm256_add_epi32(mins[t][g], _mm256_madd_epi16(mn, broadcast4(x.sums + block + t * blocks)));
+      }
+    }
+    const int8_t* q = x.q + 32 * block;
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      __m256i sum[T][G];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j)
+#pragma GCC unroll 4
+        for (int g = 0; g < G; ++g) {
+          const __m256i v = load(tile[g][b].pair[p].q[4 * h + j]);
+          __m256i even = _mm256_and_si256(v, low), odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+#pragma GCC unroll 6
+          for (int t = 0; t < T; ++t) {
+            const int8_t* a = q + int64_t{t} * x.cols_padded + 32 * h + 8 * j;
+            __m256i dot = _mm256_maddubs_epi16(even, broadcast4(a));
+            sum[t][g] = j == 0 ? dot : _mm256_add_epi16(sum[t][g], dot);
+            PAGODA_PIN(sum[t][g]);
+            sum[t][g] = _mm256_add_epi16(sum[t][g], _mm256_maddubs_epi16(odd, broadcast4(a + 4)));
+            PAGODA_PIN(sum[t][g]);
+          }
+        }
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t)
+#pragma GCC unroll 4
+        for (int g = 0; g < G; ++g)
+          total[t][g] = _mm256_add_epi32(total[t][g], _mm256_madd_epi16(sum[t][g], scale[t][g]));
+    }
+  }
+
+  static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel, int32_t slot) {
+    const TileQ4K* tile = group_tiles<TileQ4K>(w, group, units(w)) + unit;
+    const __m256i low = _mm256_set1_epi8(15);
+    for (int32_t b = 0; b < count; ++b) {
+      _mm256_storeu_ps(panel[b].d[slot], load_f16(tile[b].d));
+      _mm256_storeu_ps(panel[b].dmin[slot], load_f16(tile[b].dmin));
+      for (int p = 0; p < 4; ++p) {
+        const TileQ4K::Pair& pair = tile[b].pair[p];
+        store(panel[b].scale[p][slot], _mm256_cvtepu8_epi16(load_half(pair.scale)));
+        store(panel[b].min[p][slot], _mm256_cvtepu8_epi16(load_half(pair.min)));
+        for (int j = 0; j < 8; ++j) {
+          const __m256i v = load(pair.q[j]);
+          store(panel[b].q[p][2 * j][slot], _mm256_and_si256(v, low));
+          store(panel[b].q[p][2 * j + 1][slot], _mm256_and_si256(_mm256_srli_epi16(v, 4), low));
+        }
+      }
+    }
+  }
+
+  template <int T>
+  [[gnu::noinline]] static void expanded(const Panel* panel, int32_t count, const ActView& x, int32_t t0, int32_t unit,
+                                         float (*acc)[16]) {
+    const int64_t first = int64_t{t0} * x.cols_padded + unit * 256, blocks = x.cols_padded / 32;
+    const int8_t* q[T];
+    for (int t = 0; t < T; ++t) q[t] = x.q + first + int64_t{t} * x.cols_padded;
+    const int16_t *m = x.m + first / 32, *ms = x.sums + first / 32;
+    for (int32_t b = 0; b < count; ++b, ++panel, m += 8, ms += 8) {
+      __m256i total[T][2], scale[T][2];
+#pragma GCC unroll 1
+      for (int p = 0; p < 4; ++p) {
+#pragma GCC unroll 6
+        for (int t = 0; t < T; ++t) {
+          const __m256i mt = broadcast4(m + t * blocks + 2 * p);
+          for (int g = 0; g < 2; ++g) store(&scale[t][g], _mm256_mullo_epi16(mt, load(panel->scale[p][g])));
+        }
+#pragma GCC unroll 1
+        for (int h = 0; h < 2; ++h) {
+          __m256i sum[T][2];
+          dots<T>(panel->q[p] + 8 * h, q, sum);
+#pragma GCC unroll 6
+          for (int t = 0; t < T; ++t) {
+            q[t] += 32;
+            for (int g = 0; g < 2; ++g) {
+              const __m256i product = _mm256_madd_epi16(sum[t][g], load(&scale[t][g]));
+              store(&total[t][g], p + h == 0 ? product : _mm256_add_epi32(product, load(&total[t][g])));
+            }
+          }
+        }
+      }
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t) {
+        const __m256 dy = _mm256_set1_ps(x.d[(first + b * 256) / 256 + t * (x.cols_padded / 256)]);
+        for (int g = 0; g < 2; ++g) {
+          __m256i mins = _mm256_setzero_si256();
+          for (int p = 0; p < 4; ++p)
+            mins =
+                _mm256_add_epi32(mins, _mm256_madd_epi16(load(panel->min[p][g]), broadcast4(ms + t * blocks + 2 * p)));
+          float* lanes = acc[t] + 8 * g;
+          _mm256_store_ps(lanes, finish(_mm256_loadu_ps(panel->d[g]), _mm256_loadu_ps(panel->dmin[g]), dy,
+                                        load(&total[t][g]), mins, _mm256_load_ps(lanes)));
+        }
+      }
+    }
+  }
+
+  // Eight dwords of 16 rows times T tokens, in int16 lanes.
+  template <int T>
+  [[gnu::always_inline]] static void dots(const uint8_t (*w)[2][32], const int8_t* const (&q)[T],
+                                          __m256i (&sum)[T][2]) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      __m256i w0 = load(w[i][0]), w1 = load(w[i][1]);
+      PAGODA_PIN(w0);
+      PAGODA_PIN(w1);
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t) {
+        __m256i a = broadcast4(q[t] + 4 * i);
+        PAGODA_PIN(a);
+        const __m256i dot0 = _mm256_maddubs_epi16(w0, a), dot1 = _mm256_maddubs_epi16(w1, a);
+        sum[t][0] = i == 0 ? dot0 : _mm256_add_epi16(sum[t][0], dot0);
+        sum[t][1] = i == 0 ? dot1 : _mm256_add_epi16(sum[t][1], dot1);
+        PAGODA_PIN(sum[t][0]);
+        PAGODA_PIN(sum[t][1]);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void matmul_q4_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y) {
+  run_matmul<Q4K>(w, x, groups, y);
+}
+
+}  // namespace pagoda::kernels
