@@ -19,6 +19,7 @@ int parse_and_run(int argc, char** argv) {
 
   Invocation invocation;
   add_completion(app, invocation);
+  add_inspect(app, invocation);
   add_version(app, invocation);
 
   try {

@@ -133,6 +133,8 @@ Status check_metadata(const GgufFile& file) {
     const std::string key = prefix + std::string(known.name);
     if (file.find(key)) PAGODA_TRY_STATUS(check_key(file, key, known));
   }
+  for (const char* key : {"general.file_type", "general.quantization_version"})
+    if (file.find(key)) PAGODA_TRY_STATUS(check_key(file, key, {"", Kind::kCount, kTokensMax}));
   for (const std::string_view key : kGeneralStrings) PAGODA_TRY_STATUS(file.get_string_or(key, ""));
   if (known_architecture(architecture)) PAGODA_TRY_STATUS(check_known_architecture(file, prefix));
   if (file.find("tokenizer.ggml.model") || file.find("tokenizer.ggml.tokens")) PAGODA_TRY_STATUS(read_vocab(file));
