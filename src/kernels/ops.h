@@ -17,12 +17,14 @@ enum class RopePairing : uint8_t { kAdjacent, kHalves };
 using RmsNormFn = void (*)(Mat<const float> x, const float* gain, float eps, Mat<float> y);
 /// Rotates the first `rot` values of each of `heads` heads [heads, Dh] of one token by the angles of its position.
 ///   cos_sin  [rot/2, 2] f32 from rope_angles()
-using RopeFn = void (*)(float* x, int32_t heads, int32_t head_dim, int32_t rot, RopePairing pairing, const float* cos_sin);
+using RopeFn = void (*)(float* x, int32_t heads, int32_t head_dim, int32_t rot, RopePairing pairing,
+                        const float* cos_sin);
 /// y[i] += x[i]
 using AddFn = void (*)(const float* x, float* y, int64_t n);
 /// x[i] *= factor
 using ScaleFn = void (*)(float* x, float factor, int64_t n);
-/// out[i] = act(gate[i]) * up[i]; out may be gate. SiLU(x) = x / (1 + exp(-x)); GELU in its tanh form (arXiv:1606.08415).
+/// out[i] = act(gate[i]) * up[i]; out may be gate. SiLU(x) = x / (1 + exp(-x)); GELU in its tanh form
+/// (arXiv:1606.08415).
 using GatedActFn = void (*)(const float* gate, const float* up, float* out, int64_t n);
 /// x[i] = c tanh(x[i] / c), finite for any input, |x| <= c
 using SoftcapFn = void (*)(float* x, float c, int64_t n);
@@ -44,7 +46,7 @@ using SumFn = float (*)(const float* x, int64_t n);
 /// weights. No global state: two models with different Ops live in one process.
 struct Ops {
   uint32_t isa = isa::kNone;
-  const char* name = "portable";   // "portable", "avx2", ...
+  const char* name = "portable";  // "portable", "avx2", ...
   MatmulOps matmul{};
   QuantizeActFn quantize_act = nullptr;
   KvWriteFn kv_write = nullptr;

@@ -1,0 +1,368 @@
+// Built with -mavx2 -mfma -mf16c: everything but the exported kernels stays internal, and no std template comes in.
+//
+// Work is cut into groups of up to six (row, head) pairs that share every K and V value loaded: at least eight fma
+// chains run (six pairs x 16 tokens, three x 32, one x 64; the same for columns of V), which two fma units of latency
+// four need. A pair's chain does not depend on which others it shares a group with.
+#include "kernels/attention/chain.h"
+#include "kernels/attention/kernels.h"
+#include "kernels/lanes.h"
+#include "kernels/vector_math/avx2_math.h"
+
+namespace pagoda::kernels {
+namespace {
+
+constexpr int32_t kBlocksAChunk = kChunkTokens / kBlockTokens;
+constexpr int32_t kValueBlocks = 4;  // blocks of V per pass over the columns: 16 KiB at Dh = 128, half of L1
+
+struct F16 {
+  using Stored = uint16_t;
+  static __m256 load(const uint16_t* at) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+  }
+};
+struct F32 {
+  using Stored = float;
+  static __m256 load(const float* at) { return _mm256_loadu_ps(at); }
+};
+
+/// Up to six pairs at one chunk.
+struct Group {
+  int32_t pairs;
+  const float* q[kPairGroup];  // scaled queries [Dh]
+  float* scores[kPairGroup];   // [256]
+  float* out[kPairGroup];      // [Dh] the chunk's weighted value sums
+  Range part[kPairGroup];      // what each pair sees of the chunk, in [0, 256)
+};
+
+// ---- scores
+// ----------------------------------------------------------------------------------------------------------
+
+/// scores[n][16 (first + b) ..] for N pairs and B blocks: one fma chain over d a token lane.
+template <class Type, int N, int B>
+void score_blocks(const Group& g, const std::byte* const* k_blocks, int32_t first, int32_t head_dim) {
+  __m256 acc[N][2 * B];
+  const typename Type::Stored* k[B];
+  for (int b = 0; b < B; ++b) k[b] = reinterpret_cast<const typename Type::Stored*>(k_blocks[first + b]);
+  for (int n = 0; n < N; ++n)
+    for (int c = 0; c < 2 * B; ++c) acc[n][c] = _mm256_setzero_ps();
+  for (int32_t d = 0; d < head_dim; ++d) {
+    __m256 q[N];
+    for (int n = 0; n < N; ++n) q[n] = _mm256_broadcast_ss(g.q[n] + d);
+    for (int c = 0; c < 2 * B; ++c) {
+      const __m256 key = Type::load(k[c / 2] + d * kBlockTokens + 8 * (c % 2));
+      for (int n = 0; n < N; ++n) acc[n][c] = _mm256_fmadd_ps(q[n], key, acc[n][c]);
+    }
+  }
+  for (int n = 0; n < N; ++n)
+    for (int c = 0; c < 2 * B; ++c) _mm256_storeu_ps(g.scores[n] + first * kBlockTokens + 8 * c, acc[n][c]);
+}
+
+template <class Type, int N>
+void score_range(const Group& g, const std::byte* const* k_blocks, int32_t begin, int32_t end, int32_t head_dim) {
+  constexpr int kBlocks = N == 1 ? 4 : N <= 3 ? 2 : 1;
+  int32_t b = begin;
+  for (; b + kBlocks <= end; b += kBlocks) score_blocks<Type, N, kBlocks>(g, k_blocks, b, head_dim);
+  for (; b < end; ++b) score_blocks<Type, N, 1>(g, k_blocks, b, head_dim);
+}
+
+template <class Type>
+void scores_of(const Group& g, const std::byte* const* k_blocks, int32_t begin, int32_t end, int32_t head_dim) {
+  switch (g.pairs) {
+    case 1:
+      return score_range<Type, 1>(g, k_blocks, begin, end, head_dim);
+    case 2:
+      return score_range<Type, 2>(g, k_blocks, begin, end, head_dim);
+    case 3:
+      return score_range<Type, 3>(g, k_blocks, begin, end, head_dim);
+    case 4:
+      return score_range<Type, 4>(g, k_blocks, begin, end, head_dim);
+    case 5:
+      return score_range<Type, 5>(g, k_blocks, begin, end, head_dim);
+    default:
+      return score_range<Type, 6>(g, k_blocks, begin, end, head_dim);
+  }
+}
+
+// ---- softmax
+// ---------------------------------------------------------------------------------------------------------
+
+/// All ones in the lanes of tokens [at, at + 8) that lie in `part`.
+__m256 lanes_in(Range part, int32_t at) {
+  return _mm256_castsi256_ps(_mm256_andnot_si256(avx2::first_lanes(part.begin - at), avx2::first_lanes(part.end - at)));
+}
+
+/// Scores to probabilities exp2(s - max) over the tokens of a chunk that the row sees; the others count as -inf and 0.
+MaxSum softmax_chunk(float* s, Range part, float softcap) {
+  const int32_t begin = part.begin / kLanes * kLanes;
+  if (softcap > 0.f) {
+    const __m256 c = _mm256_set1_ps(softcap), scale = _mm256_set1_ps(softcap * math::kLog2E);
+    for (int32_t j = begin; j < part.end; j += 8)
+      _mm256_storeu_ps(s + j, _mm256_mul_ps(scale, avx2::tanh(_mm256_div_ps(_mm256_loadu_ps(s + j), c))));
+  }
+  const __m256 minus_inf = _mm256_set1_ps(-__builtin_inff());
+  __m256 max_low = minus_inf, max_high = minus_inf;
+  for (int32_t j = begin; j < part.end; j += kLanes) {
+    __m256 low = _mm256_loadu_ps(s + j), high = _mm256_loadu_ps(s + j + 8);
+    if (j < part.begin || j + kLanes > part.end) {
+      low = _mm256_blendv_ps(minus_inf, low, lanes_in(part, j));
+      high = _mm256_blendv_ps(minus_inf, high, lanes_in(part, j + 8));
+    }
+    max_low = _mm256_max_ps(low, max_low);  // NaN loses here, as in the portable loop; its exp2 is NaN again
+    max_high = _mm256_max_ps(high, max_high);
+  }
+  const float max = avx2::max_lane(_mm256_max_ps(max_low, max_high));
+  const __m256 m = _mm256_set1_ps(max);
+  avx2::Lanes sum{_mm256_setzero_ps(), _mm256_setzero_ps()};
+  for (int32_t j = begin; j < part.end; j += kLanes) {
+    __m256 low = avx2::exp2_not_positive(_mm256_sub_ps(_mm256_loadu_ps(s + j), m));
+    __m256 high = avx2::exp2_not_positive(_mm256_sub_ps(_mm256_loadu_ps(s + j + 8), m));
+    if (j < part.begin || j + kLanes > part.end) {
+      low = _mm256_and_ps(low, lanes_in(part, j));
+      high = _mm256_and_ps(high, lanes_in(part, j + 8));
+    }
+    _mm256_storeu_ps(s + j, low);
+    _mm256_storeu_ps(s + j + 8, high);
+    sum.low = _mm256_add_ps(sum.low, low);
+    sum.high = _mm256_add_ps(sum.high, high);
+  }
+  return {max, avx2::fold_lanes(sum)};
+}
+
+// ---- values
+// ----------------------------------------------------------------------------------------------------------
+
+/// Tokens [begin, end) of a chunk, in blocks given by their V.
+struct Values {
+  const std::byte* const* v_blocks;  // of the chunk's blocks
+  int32_t begin;
+  int32_t end;
+  int32_t head_dim;
+};
+
+/// out[n][column .. column + 8 C) += p[n][j] v[j] for N pairs from `first` on: one fma chain over tokens a value.
+template <class Type, int N, int C>
+void add_columns(const Group& g, int32_t first, const Values& v, int32_t column) {
+  __m256 acc[N][C];
+  for (int n = 0; n < N; ++n)
+    for (int c = 0; c < C; ++c) acc[n][c] = _mm256_loadu_ps(g.out[first + n] + column + 8 * c);
+  const float* p[N];
+  for (int n = 0; n < N; ++n) p[n] = g.scores[first + n];
+  for (int32_t j = v.begin; j < v.end;) {
+    const int32_t block = j / kBlockTokens,
+                  stop = (block + 1) * kBlockTokens < v.end ? (block + 1) * kBlockTokens : v.end;
+    const auto* row = reinterpret_cast<const typename Type::Stored*>(v.v_blocks[block]) +
+                      int64_t{j % kBlockTokens} * v.head_dim + column;
+    for (; j < stop; ++j, row += v.head_dim) {
+      __m256 value[C];
+      for (int c = 0; c < C; ++c) value[c] = Type::load(row + 8 * c);
+      for (int n = 0; n < N; ++n) {
+        const __m256 weight = _mm256_broadcast_ss(p[n] + j);
+        for (int c = 0; c < C; ++c) acc[n][c] = _mm256_fmadd_ps(weight, value[c], acc[n][c]);
+      }
+    }
+  }
+  for (int n = 0; n < N; ++n)
+    for (int c = 0; c < C; ++c) _mm256_storeu_ps(g.out[first + n] + column + 8 * c, acc[n][c]);
+}
+
+template <class Type, int N>
+void add_values(const Group& g, int32_t first, Values v) {
+  constexpr int kVectors = N == 1 ? 8 : N <= 3 ? 4 : 2;
+  const int32_t end = v.end;
+  while (v.begin < end) {
+    const int32_t stop = (v.begin / kBlockTokens + kValueBlocks) * kBlockTokens;
+    v.end = stop < end ? stop : end;
+    int32_t column = 0;
+    for (; column + 8 * kVectors <= v.head_dim; column += 8 * kVectors)
+      add_columns<Type, N, kVectors>(g, first, v, column);
+    for (; column < v.head_dim; column += 8) add_columns<Type, N, 1>(g, first, v, column);
+    v.begin = v.end;
+  }
+}
+
+template <class Type>
+void values_of(const Group& g, int32_t first, int32_t pairs, const Values& v) {
+  switch (pairs) {
+    case 1:
+      return add_values<Type, 1>(g, first, v);
+    case 2:
+      return add_values<Type, 2>(g, first, v);
+    case 3:
+      return add_values<Type, 3>(g, first, v);
+    case 4:
+      return add_values<Type, 4>(g, first, v);
+    case 5:
+      return add_values<Type, 5>(g, first, v);
+    default:
+      return add_values<Type, 6>(g, first, v);
+  }
+}
+
+/// Adds every pair's visible values. Rows see slightly different ranges, so the tokens are cut where the set of pairs
+/// that see them changes; rows ascend, so such a set is contiguous.
+template <class Type>
+void weighted_values(const Group& g, const std::byte* const* v_blocks, Range tokens, int32_t head_dim) {
+  for (int32_t at = tokens.begin; at < tokens.end;) {
+    int32_t first = 0, last = 0, next = tokens.end;
+    for (int32_t i = 0; i < g.pairs; ++i) {
+      const Range part = g.part[i];
+      if (part.begin > at && part.begin < next) next = part.begin;
+      if (part.end > at && part.end < next) next = part.end;
+      if (part.end <= at) first = i + 1;
+      if (part.begin <= at) last = i + 1;
+    }
+    values_of<Type>(g, first, last - first, {v_blocks, at, next, head_dim});
+    at = next;
+  }
+}
+
+// ---- chunks and tiles
+// ------------------------------------------------------------------------------------------------
+
+/// Pairs [0, n) of a tile: row-major over rows, then heads.
+struct Tile {
+  const KvLayer& kv;
+  const AttentionArgs& args;
+  AttentionScratch scratch;
+  int32_t first_pair;  // of the whole call
+  int32_t pairs;
+  MaxSum total[kTilePairs];
+
+  int32_t heads() const { return args.head_end - args.head_begin; }
+  int32_t row(int32_t pair) const { return (first_pair + pair) / heads(); }
+  int32_t head(int32_t pair) const { return args.head_begin + (first_pair + pair) % heads(); }
+  Range seen(int32_t pair) const { return visible(args.position + row(pair), args.window); }
+};
+
+void scale_queries(const Tile& tile) {
+  const __m256 scale = _mm256_set1_ps(query_scale(tile.args));
+  const int32_t head_dim = tile.kv.head_dim;
+  for (int32_t i = 0; i < tile.pairs; ++i) {
+    const float* q = tile.args.q + tile.row(i) * tile.args.q_stride + int64_t{tile.head(i)} * head_dim;
+    float* scaled = tile.scratch.q + int64_t{i} * head_dim;
+    for (int32_t d = 0; d < head_dim; d += 8)
+      _mm256_storeu_ps(scaled + d, _mm256_mul_ps(_mm256_loadu_ps(q + d), scale));
+  }
+}
+
+void merge_chunk(Tile& tile, int32_t pair, MaxSum part, const float* chunk) {
+  const MergeWeights w = merge_max_sum(tile.total[pair], part);
+  const __m256 merged_weight = _mm256_set1_ps(w.merged), chunk_weight = _mm256_set1_ps(w.chunk);
+  float* merged = tile.scratch.merged + int64_t{pair} * tile.kv.head_dim;
+  for (int32_t d = 0; d < tile.kv.head_dim; d += 8) {
+    const __m256 added = _mm256_mul_ps(_mm256_loadu_ps(chunk + d), chunk_weight);
+    _mm256_storeu_ps(merged + d, _mm256_fmadd_ps(_mm256_loadu_ps(merged + d), merged_weight, added));
+  }
+}
+
+/// Runs pairs [begin, end) of the tile through one chunk; those that see nothing of it are left out.
+template <class Type>
+void attend_chunk(Tile& tile, int32_t begin, int32_t end, int32_t chunk) {
+  const int32_t head_dim = tile.kv.head_dim, origin = chunk * kChunkTokens;
+  while (begin < end && in_chunk(tile.seen(begin), chunk).empty()) ++begin;
+  while (begin < end && in_chunk(tile.seen(end - 1), chunk).empty()) --end;
+  if (begin == end) return;
+
+  Group g;
+  g.pairs = end - begin;
+  Range tokens{kChunkTokens, 0};
+  for (int32_t i = 0; i < g.pairs; ++i) {
+    const Range seen = tile.seen(begin + i), part = in_chunk(seen, chunk);
+    g.part[i] = {part.begin - origin, part.end - origin};
+    g.q[i] = tile.scratch.q + int64_t{begin + i} * head_dim;
+    g.scores[i] = tile.scratch.scores + i * kChunkTokens;
+    g.out[i] = chunk == seen.begin / kChunkTokens ? tile.scratch.merged + int64_t{begin + i} * head_dim
+                                                  : tile.scratch.chunk + int64_t{i} * head_dim;
+    for (int32_t d = 0; d < head_dim; d += 8) _mm256_storeu_ps(g.out[i] + d, _mm256_setzero_ps());
+    if (g.part[i].begin < tokens.begin) tokens.begin = g.part[i].begin;
+    if (g.part[i].end > tokens.end) tokens.end = g.part[i].end;
+  }
+
+  const std::byte *k_blocks[kBlocksAChunk], *v_blocks[kBlocksAChunk];
+  const int32_t block_begin = tokens.begin / kBlockTokens, block_end = div_ceil(tokens.end, kBlockTokens);
+  for (int32_t b = block_begin; b < block_end; ++b) {
+    const BlockId block = tile.args.block_table[chunk * kBlocksAChunk + b];
+    k_blocks[b] = k_of(tile.kv, block, tile.args.kv_head);
+    v_blocks[b] = v_of(tile.kv, block, tile.args.kv_head);
+  }
+  scores_of<Type>(g, k_blocks, block_begin, block_end, head_dim);
+  MaxSum part_sum[kPairGroup];
+  for (int32_t i = 0; i < g.pairs; ++i) part_sum[i] = softmax_chunk(g.scores[i], g.part[i], tile.args.softcap);
+  weighted_values<Type>(g, v_blocks, tokens, head_dim);
+  for (int32_t i = 0; i < g.pairs; ++i) {
+    if (chunk == tile.seen(begin + i).begin / kChunkTokens)
+      tile.total[begin + i] = part_sum[i];
+    else
+      merge_chunk(tile, begin + i, part_sum[i], g.out[i]);
+  }
+}
+
+template <class Type>
+void attend_tile(Tile& tile) {
+  scale_queries(tile);
+  const int32_t head_dim = tile.kv.head_dim;
+  const int32_t first_chunk = tile.seen(0).begin / kChunkTokens;
+  const int32_t last_chunk = (tile.seen(tile.pairs - 1).end - 1) / kChunkTokens;
+  const int32_t groups = div_ceil(tile.pairs, kPairGroup);  // of nearly equal size: 7 heads are 4 + 3, not 6 + 1
+  for (int32_t chunk = first_chunk; chunk <= last_chunk; ++chunk)
+    for (int32_t i = 0; i < groups; ++i)
+      attend_chunk<Type>(tile, tile.pairs * i / groups, tile.pairs * (i + 1) / groups, chunk);
+  for (int32_t i = 0; i < tile.pairs; ++i) {
+    float* out = tile.args.out + tile.row(i) * tile.args.out_stride + int64_t{tile.head(i)} * head_dim;
+    const float* merged = tile.scratch.merged + int64_t{i} * head_dim;
+    const __m256 sum = _mm256_set1_ps(tile.total[i].sum);
+    for (int32_t d = 0; d < head_dim; d += 8)
+      _mm256_storeu_ps(out + d, _mm256_div_ps(_mm256_loadu_ps(merged + d), sum));
+  }
+}
+
+// ---- writing K and V
+// -------------------------------------------------------------------------------------------------
+
+void write_f16(const KvLayer& kv, BlockId block, int32_t head, int32_t slot, const float* k, const float* v) {
+  auto* k_out = reinterpret_cast<uint16_t*>(const_cast<std::byte*>(k_of(kv, block, head)));
+  auto* v_out = reinterpret_cast<uint16_t*>(const_cast<std::byte*>(v_of(kv, block, head))) + slot * kv.head_dim;
+  for (int32_t d = 0; d < kv.head_dim; d += 8) {
+    alignas(16) uint16_t half[8];
+    _mm_store_si128(reinterpret_cast<__m128i*>(half),
+                    _mm256_cvtps_ph(_mm256_loadu_ps(k + d), _MM_FROUND_TO_NEAREST_INT));
+    for (int32_t i = 0; i < 8; ++i) k_out[(d + i) * kBlockTokens + slot] = half[i];
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(v_out + d),
+                     _mm256_cvtps_ph(_mm256_loadu_ps(v + d), _MM_FROUND_TO_NEAREST_INT));
+  }
+}
+
+void write_f32(const KvLayer& kv, BlockId block, int32_t head, int32_t slot, const float* k, const float* v) {
+  auto* k_out = reinterpret_cast<float*>(const_cast<std::byte*>(k_of(kv, block, head)));
+  auto* v_out = reinterpret_cast<float*>(const_cast<std::byte*>(v_of(kv, block, head))) + slot * kv.head_dim;
+  for (int32_t d = 0; d < kv.head_dim; ++d) {
+    k_out[d * kBlockTokens + slot] = k[d];
+    v_out[d] = v[d];
+  }
+}
+
+}  // namespace
+
+void kv_write_avx2(const KvLayer& kv, BlockId block, int32_t slot, const float* k, const float* v) {
+  for (int32_t h = 0; h < kv.kv_heads; ++h) {
+    const float *k_head = k + h * kv.head_dim, *v_head = v + h * kv.head_dim;
+    if (kv.type == KvType::kF16)
+      write_f16(kv, block, h, slot, k_head, v_head);
+    else
+      write_f32(kv, block, h, slot, k_head, v_head);
+  }
+}
+
+void attention_avx2(const KvLayer& kv, const AttentionArgs& args, std::byte* scratch) {
+  const int32_t pairs = args.rows * (args.head_end - args.head_begin);
+  for (int32_t first = 0; first < pairs; first += kTilePairs) {
+    const int32_t left = pairs - first;
+    Tile tile{kv, args, attention_scratch(scratch, kv.head_dim), first, left < kTilePairs ? left : kTilePairs, {}};
+    if (kv.type == KvType::kF16)
+      attend_tile<F16>(tile);
+    else
+      attend_tile<F32>(tile);
+  }
+}
+
+}  // namespace pagoda::kernels
