@@ -12,6 +12,8 @@ Ops make_ops(uint32_t isa) {
   Ops ops;
   ops.isa = isa;
   ops.name = isa::level_name(isa);
+  ops.matmul = select_matmul(isa);
+  ops.quantize_act = select_quantize_act(isa);
   ops.kv_write = select_kv_write(isa);
   ops.attention = select_attention(isa);
   ops.rms_norm = select_rms_norm(isa);

@@ -7,10 +7,9 @@ namespace pagoda::kernels {
 ///
 /// Source:  SiLU and GELU arXiv:1606.08415, gated by arXiv:2002.05202; softcap arXiv:2408.00118.
 /// Cost:    12 bytes moved an element (8 for softcap); one exp and one division.
-/// Numbers: for finite inputs: SiLU within 4 ulp; GELU-tanh within 6 ulp + 2^-22 |u| of its rounded inner argument u
-/// (e^-2u
-///          magnifies the rounding of u); softcap within 4 ulp, |y| <= c for any input, infinities included; NaN gives
-///          NaN.
+/// Numbers: for finite inputs: SiLU within 4 ulp; GELU-tanh within 6 ulp + 12 |u| 2^-24, u its inner argument (six
+///          roundings of u, doubled, magnified by e^-2u); softcap within 4 ulp, |y| <= c for any input, infinities
+///          included; NaN gives NaN.
 GatedActFn select_silu_mul(uint32_t have);
 GatedActFn select_gelu_mul(uint32_t have);
 SoftcapFn select_softcap(uint32_t have);
