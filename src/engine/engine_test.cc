@@ -1,0 +1,295 @@
+// The engine on a real model: smollm2:135m. What every promise about bytes comes down to is tested here: a sequence's
+// tokens and logprobs, as bits, whatever else runs beside it and however it is cut.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+
+#include "core/isa.h"
+#include "engine/cpu_engine.h"
+#include "engine/kv_storage.h"
+
+namespace pagoda::engine {
+namespace {
+
+std::string model_path() {
+  const char* xdg = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  const std::string cache = xdg && *xdg ? xdg : std::string(home ? home : "") + "/.cache";
+  return cache + "/pagoda/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+/// The file, opened once for all tests; a test without it fails.
+const weights::GgufFile* model_file() {
+  static const std::unique_ptr<weights::GgufFile> file = [] {
+    Result<std::unique_ptr<weights::GgufFile>> opened = weights::GgufFile::open(model_path());
+    return opened.ok() ? std::move(opened).take() : nullptr;
+  }();
+  return file.get();
+}
+
+nlohmann::json golden_case(const char* name) {
+  std::ifstream in(std::string(PAGODA_SHARED_DIR) + "/golden/golden-smollm2.json");
+  return nlohmann::json::parse(in)["cases"][name];
+}
+
+/// A sequence and how it is served; run() appends what came out.
+struct Client {
+  std::vector<TokenId> history;  // prompt, then output
+  int32_t prompt_tokens;
+  std::vector<BlockId> blocks;
+  sampling::SamplingParams params{};
+  bool scored = false;
+  int32_t cached = 0;            // rows already in the cache
+  std::vector<uint32_t> bits{};  // of every logprob seen, in order
+  std::optional<Error> error{};
+
+  void keep(float value) {
+    uint32_t b;
+    std::memcpy(&b, &value, sizeof b);
+    bits.push_back(b);
+  }
+};
+
+const ScoreRequest kTopTwo{.top = 2, .ids_at = {}};
+
+/// One step: each client advances by up to its number of rows.
+void step(Engine& engine, std::vector<std::pair<Client*, int32_t>> work) {
+  Batch batch;
+  for (auto& [client, rows] : work) {
+    const int32_t count = std::min(rows, static_cast<int32_t>(client->history.size()) - client->cached);
+    const bool last = client->cached + count == static_cast<int32_t>(client->history.size());
+    batch.chunks.push_back({.id = SeqId{1},
+                            .history = client->history,
+                            .begin = client->cached,
+                            .count = count,
+                            .blocks = client->blocks,
+                            .sample = last,
+                            .params = &client->params,
+                            .prompt_tokens = client->prompt_tokens,
+                            .sample_index = 0,
+                            .score = client->scored ? &kTopTwo : nullptr});
+  }
+  Result<StepOutput> out = engine.run(batch);
+  ASSERT_TRUE(out.ok());
+  for (size_t i = 0; i < work.size(); ++i) {
+    Client& client = *work[i].first;
+    const ChunkOutput& got = out.value().chunks[i];
+    client.cached += batch.chunks[i].count;
+    for (const PromptScore& score : got.prompt_scores) {
+      client.keep(score.next_logprob);
+      for (const sampling::TokenLogprob& top : score.top) client.keep(top.logprob);
+    }
+    client.error = got.error;
+    if (!got.token) continue;
+    client.history.push_back(got.token->id);
+    client.keep(got.token->logprob);
+    for (const sampling::TokenLogprob& top : got.token->top) client.keep(top.logprob);
+  }
+}
+
+Client client_of(std::vector<TokenId> prompt, int32_t first_block, bool scored = true) {
+  Client client{.history = std::move(prompt), .prompt_tokens = 0, .blocks = {}};
+  client.prompt_tokens = static_cast<int32_t>(client.history.size());
+  for (int32_t b = 0; b < div_ceil(client.prompt_tokens + 16, kBlockTokens); ++b)
+    client.blocks.push_back(BlockId{static_cast<uint32_t>(first_block + b)});
+  client.params.temperature = 0.8f;
+  client.params.seed = 42;
+  client.params.logprobs = 3;
+  client.scored = scored;
+  return client;
+}
+
+std::vector<TokenId> prompt_of(const char* name, size_t tokens) {
+  std::vector<TokenId> ids = golden_case(name)["ids"].get<std::vector<TokenId>>();
+  while (ids.size() < tokens) ids.insert(ids.end(), ids.begin(), ids.end());
+  ids.resize(tokens);
+  return ids;
+}
+
+/// Serves a client alone: the prompt in chunks, then `outputs` tokens.
+void serve(Engine& engine, Client& client, int32_t chunk, int32_t outputs) {
+  while (static_cast<int32_t>(client.history.size()) < client.prompt_tokens + outputs) step(engine, {{&client, chunk}});
+}
+
+std::unique_ptr<CpuEngine> load(EngineOptions options) {
+  options.kv_cache_bytes = 64 << 20;
+  options.max_model_len = 1024;
+  Result<std::unique_ptr<CpuEngine>> engine = CpuEngine::load(*model_file(), options);
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return engine.ok() ? std::move(engine).take() : nullptr;
+}
+
+class EngineTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_NE(model_file(), nullptr) << "no model: run ./test or pagoda pull smollm2:135m"; }
+};
+
+constexpr size_t kPromptTokens = 20;
+constexpr int32_t kOutputTokens = 4;
+
+/// What batch 1, one chunk, one thread gives.
+const Client& reference() {
+  static const Client result = [] {
+    std::unique_ptr<CpuEngine> engine = load({.threads = 1});
+    Client client = client_of(prompt_of("english", kPromptTokens), 0);
+    serve(*engine, client, 1000, kOutputTokens);
+    return client;
+  }();
+  return result;
+}
+
+void expect_reference(const Client& client, const std::string& how) {
+  EXPECT_EQ(client.history, reference().history) << how;
+  EXPECT_EQ(client.bits, reference().bits) << how;
+}
+
+// Goal: the forward pass is the model's. Method: the likeliest next token of an exact evaluation (golden file) at every
+// position of a short case; llama.cpp agrees everywhere there.
+TEST_F(EngineTest, PredictsWhatTheExactEvaluationPredicts) {
+  std::unique_ptr<CpuEngine> engine = load({.threads = 2});
+  ASSERT_NE(engine, nullptr);
+  const nlohmann::json golden = golden_case("repeat");
+  Client client = client_of(golden["ids"].get<std::vector<TokenId>>(), 0);
+  Batch batch;
+  batch.chunks.push_back({.id = SeqId{1},
+                          .history = client.history,
+                          .begin = 0,
+                          .count = client.prompt_tokens,
+                          .blocks = client.blocks,
+                          .sample = false,
+                          .params = nullptr,
+                          .prompt_tokens = client.prompt_tokens,
+                          .sample_index = 0,
+                          .score = &kTopTwo});
+  const Result<StepOutput> out = engine->run(batch);
+  ASSERT_TRUE(out.ok());
+  const std::vector<PromptScore>& scores = out.value().chunks[0].prompt_scores;
+  ASSERT_EQ(scores.size(), client.history.size());
+  for (size_t t = 0; t < scores.size(); ++t) {
+    EXPECT_EQ(scores[t].position, static_cast<int32_t>(t));
+    EXPECT_EQ(scores[t].top[0].id, golden["top_ids"][t][0].get<TokenId>()) << "position " << t;
+    if (t + 1 == scores.size()) break;
+    EXPECT_NEAR(-scores[t].next_logprob, golden["nll"][t].get<float>(), 0.5) << "position " << t;
+  }
+  EXPECT_TRUE(std::isnan(scores.back().next_logprob));
+}
+
+// Goal: chunking, thread count and where the blocks lie change no bit. Method: memcmp against one chunk on one thread.
+TEST_F(EngineTest, ChunksThreadsAndBlockTablesChangeNoBit) {
+  for (const int32_t threads : {1, 2, 3}) {
+    std::unique_ptr<CpuEngine> engine = load({.threads = threads});
+    ASSERT_NE(engine, nullptr);
+    for (const int32_t chunk : {1, 7, 16, 64}) {
+      if (threads != 2 && chunk != 7) continue;
+      Client client = client_of(prompt_of("english", kPromptTokens), 5);
+      std::reverse(client.blocks.begin(), client.blocks.end());
+      serve(*engine, client, chunk, kOutputTokens);
+      expect_reference(client, std::to_string(threads) + " threads, chunks of " + std::to_string(chunk));
+    }
+  }
+}
+
+// Goal: neighbours change no bit, whether they prefill, decode or score. Method: three of them, each step another
+// mixture.
+TEST_F(EngineTest, NeighboursChangeNoBit) {
+  std::unique_ptr<CpuEngine> engine = load({.threads = 2});
+  ASSERT_NE(engine, nullptr);
+  Client client = client_of(prompt_of("english", kPromptTokens), 40);
+  Client korean = client_of(prompt_of("korean", 33), 0), code = client_of(prompt_of("code", 9), 10, /*scored=*/false);
+  korean.params.temperature = 0;
+  step(*engine, {{&korean, 17}, {&client, 3}});
+  step(*engine, {{&client, 16}, {&code, 100}, {&korean, 1}});
+  for (int32_t i = 0; i < 8 && client.history.size() < kPromptTokens + kOutputTokens; ++i)
+    step(*engine, {{&code, 1}, {&korean, i == 2 ? 12 : 1}, {&client, 2}});
+  expect_reference(client, "three neighbours");
+}
+
+// Goal: the SIMD width changes no bit. Method: the portable kernels against the best this machine has.
+TEST_F(EngineTest, InstructionSetsChangeNoBit) {
+  if (isa::detected() == isa::kNone) GTEST_SKIP() << "this machine has only the portable kernels";
+  const char* old = std::getenv("PAGODA_ISA");
+  const std::string saved = old ? old : "";
+  setenv("PAGODA_ISA", "portable", 1);
+  std::unique_ptr<CpuEngine> engine = load({.threads = 2});
+  setenv("PAGODA_ISA", saved.c_str(), 1);
+  ASSERT_NE(engine, nullptr);
+  EXPECT_EQ(engine->info().isa, "portable");
+  Client client = client_of(prompt_of("english", kPromptTokens), 0);
+  serve(*engine, client, 1000, kOutputTokens);
+  expect_reference(client, "portable kernels");
+}
+
+// Goal: a row with NaN fails its own sequence only, and others keep their bits. Method: the test hook poisons one
+// sequence.
+TEST_F(EngineTest, ARowWithNanFailsAlone) {
+  EngineOptions options{.threads = 2};
+  bool poison = false;
+  options.alter_logits = [&poison](SeqId, int32_t position, std::span<float> logits) {
+    if (poison && position == 8) logits[7] = std::numeric_limits<float>::quiet_NaN();
+  };
+  std::unique_ptr<CpuEngine> engine = load(options);
+  ASSERT_NE(engine, nullptr);
+  Client client = client_of(prompt_of("english", kPromptTokens), 40);
+  serve(*engine, client, 1000, 1);
+  Client victim = client_of(prompt_of("code", 9), 0, /*scored=*/false);
+  poison = true;
+  step(*engine, {{&victim, 9}, {&client, 1}});
+  poison = false;
+  ASSERT_TRUE(victim.error.has_value());
+  EXPECT_EQ(victim.error->code, Code::kInternal);
+  EXPECT_FALSE(client.error.has_value());
+  serve(*engine, client, 1000, kOutputTokens);
+  expect_reference(client, "beside a NaN");
+}
+
+#ifdef NDEBUG
+// Goal: the same across attention's 256-token chunks. Method: 300 tokens in chunks that do and do not meet the border.
+TEST_F(EngineTest, LongContextsCutAnywhereChangeNoBit) {
+  std::unique_ptr<CpuEngine> engine = load({.threads = 2, .max_num_batched_tokens = 512});
+  ASSERT_NE(engine, nullptr);
+  std::vector<uint32_t> want;
+  for (const int32_t chunk : {512, 64, 37}) {
+    Client client = client_of(prompt_of("korean", 300), 0, /*scored=*/false);
+    serve(*engine, client, chunk, 2);
+    if (want.empty()) want = client.bits;
+    EXPECT_EQ(client.bits, want) << "chunks of " << chunk;
+  }
+}
+#endif
+
+// Goal: the pool is the smaller of what is useful and what fits, and a refusal has the numbers and three ways out.
+TEST(KvPlan, TakesWhatIsUsefulOrFitsOrSaysWhatToDo) {
+  const int64_t mib = 1 << 20;
+  KvDemand demand{.max_num_seqs = 4,
+                  .max_model_len = 100,
+                  .block_bytes = mib,
+                  .weight_bytes = 100 * mib,
+                  .memory_available_bytes = 1000 * mib,
+                  .memory_utilization = 0.9,
+                  .kv_cache_bytes = 0};
+  EXPECT_EQ(plan_kv_blocks(demand).value(), 4 * 7);  // 7 blocks hold 100 tokens
+  demand.max_num_seqs = 1000;
+  EXPECT_EQ(plan_kv_blocks(demand).value(), 900 - 100 - 512);
+  demand.max_model_len = 16 * 289;
+  const Result<int32_t> refused = plan_kv_blocks(demand);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Code::kNoCapacity);
+  for (const char* part :
+       {"4624 tokens needs 289 MiB", "leaves 288 MiB", "--max-model-len 4608", "free 1 MiB", "--kv-cache-memory"})
+    EXPECT_NE(refused.error().message.find(part), std::string::npos) << part << " in: " << refused.error().message;
+  demand.kv_cache_bytes = 10 * mib;
+  EXPECT_EQ(plan_kv_blocks(demand).value(), 10);  // by hand: may be smaller than one sequence
+  demand.kv_cache_bytes = mib - 1;
+  EXPECT_FALSE(plan_kv_blocks(demand).ok());
+}
+
+}  // namespace
+}  // namespace pagoda::engine
