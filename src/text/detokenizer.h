@@ -13,7 +13,9 @@ namespace pagoda::text {
 class Detokenizer {
  public:
   /// `skip_special`: control tokens yield no text. The tokenizer must outlive the object.
-  Detokenizer(const Tokenizer& tokenizer, bool skip_special);
+  /// `at_start`: the ids begin a text, so SentencePiece's dummy blank is dropped; false for an answer that continues a
+  /// prompt, whose first blank is the model's. Ids outside the vocabulary yield no text.
+  Detokenizer(const Tokenizer& tokenizer, bool skip_special, bool at_start = true);
 
   /// The text that became certain with this token; often "" inside a multi-token character.
   std::string push(TokenId id);
@@ -24,8 +26,8 @@ class Detokenizer {
  private:
   const Tokenizer& tokenizer_;
   bool skip_special_;
-  bool at_start_ = true;       // SentencePiece: the dummy blank is dropped before the first text
-  std::string held_;           // bytes of an unfinished UTF-8 character, at most 3
+  bool at_start_;     // SentencePiece: the dummy blank is dropped before the first text
+  std::string held_;  // bytes of an unfinished UTF-8 character, at most 3
 };
 
 }  // namespace pagoda::text

@@ -43,10 +43,14 @@ class Tokenizer {
   /// spelling). id must be in [0, size()).
   virtual std::string token_bytes(TokenId id) const = 0;
 
-  /// The whole text of `ids`, as a model's reader sees it. Control tokens are left out if `skip_special`; bytes that are no UTF-8
-  /// become U+FFFD. The dummy blank of SentencePiece is removed at the start.
+  /// The whole text of `ids`, as a model's reader sees it. Control tokens are left out if `skip_special`; bytes that
+  /// are no UTF-8 become U+FFFD. The dummy blank of SentencePiece is removed at the start.
   virtual std::string decode(const std::vector<TokenId>& ids, bool skip_special) const = 0;
 
+  /// True where encode() puts a dummy blank before a text, which decode() takes away again.
+  virtual bool strips_first_blank() const = 0;
+
+  /// What create() was given, without the merges.
   const VocabSpec& spec() const { return spec_; }
   int32_t size() const { return static_cast<int32_t>(spec_.tokens.size()); }
   bool is_control(TokenId id) const;            // kControl or kUnknown: no printable text
