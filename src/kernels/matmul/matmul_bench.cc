@@ -35,7 +35,7 @@ double ticks_per_cycle() {
   uint64_t best = ~0ull;
   for (int round = 0; round < 20; ++round) {
     uint64_t x = 1;
-    best.start();
+    const uint64_t begin = ticks();
     for (int i = 0; i < 1000; ++i)
       asm volatile("add $1,%0\n add $1,%0\n add $1,%0\n add $1,%0\n add $1,%0\n add $1,%0\n add $1,%0\n add $1,%0\n"
                    : "+r"(x));
