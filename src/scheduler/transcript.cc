@@ -9,7 +9,7 @@ Transcript::Transcript(const text::Tokenizer* tokenizer, const Request& request,
       request_(request),
       completion_max_(std::min(request.max_tokens, max_model_len - static_cast<int32_t>(request.prompt.size()))),
       stops_(request.stop, request.include_stop_str_in_output) {
-  if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer, request.skip_special_tokens);
+  if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer, request.skip_special_tokens, /*at_start=*/false);
 }
 
 /// Appends text that a stop string may cut.

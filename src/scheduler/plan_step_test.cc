@@ -1,0 +1,171 @@
+#include "scheduler/plan_step.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+
+namespace pagoda::scheduler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+/// Sequences by number, and the plan in numbers: {id, tokens, new blocks}.
+class PlanStepTest : public ::testing::Test {
+ protected:
+  using Numbers = std::tuple<int, int, int>;
+
+  Sequence* add(std::vector<Sequence*>& queue, int32_t total_tokens, int32_t cached_tokens) {
+    Sequence& seq = store_.emplace_back();
+    seq.id = SeqId{store_.size()};
+    seq.history.assign(static_cast<size_t>(total_tokens), 1);
+    seq.prompt_tokens = total_tokens;
+    seq.cached_tokens = cached_tokens;
+    seq.blocks.resize(static_cast<size_t>(div_ceil(cached_tokens, kBlockTokens)));
+    queue.push_back(&seq);
+    return &seq;
+  }
+  void run(int32_t total, int32_t cached) { add(running_, total, cached); }
+  void wait(int32_t total) { add(waiting_, total, 0); }
+
+  void plan(int32_t free_blocks, int32_t budget, int32_t sequences_max = 8) {
+    Limits limits;
+    limits.max_num_batched_tokens = budget;
+    limits.max_num_seqs = sequences_max;
+    const Plan result = plan_step(running_, waiting_, free_blocks, limits);
+    rows_.clear();
+    victims_.clear();
+    for (const Row& row : result.rows) {
+      rows_.emplace_back(static_cast<int>(row.seq->id), row.tokens, row.new_blocks);
+      EXPECT_EQ(row.newcomer, std::find(waiting_.begin(), waiting_.end(), row.seq) != waiting_.end());
+    }
+    for (const Sequence* seq : result.victims) victims_.push_back(static_cast<int>(seq->id));
+  }
+
+  std::deque<Sequence> store_;
+  std::vector<Sequence*> running_, waiting_;
+  std::vector<Numbers> rows_;
+  std::vector<int> victims_;
+};
+
+// Goal: with nobody there, there is nothing to do.
+TEST_F(PlanStepTest, EmptyQueuesGiveAnEmptyPlan) {
+  plan(10, 64);
+  EXPECT_THAT(rows_, IsEmpty());
+}
+
+// Goal: readers go first, prompts get the rest, newcomers come in while there is budget.
+TEST_F(PlanStepTest, DecodesThenPromptsThenNewcomers) {
+  run(40, 20);  // 1: prompt half done
+  run(17, 16);  // 2: decoding, needs a block
+  run(21, 20);  // 3: decoding, has room
+  wait(10);     // 4
+  plan(10, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{2, 1, 1}, Numbers{3, 1, 0}, Numbers{1, 20, 1}, Numbers{4, 10, 1}));
+  EXPECT_THAT(victims_, IsEmpty());
+}
+
+// Goal: a long prompt never takes the whole budget from a short one behind it (case D05), and still progresses.
+TEST_F(PlanStepTest, AShortPromptPassesALongOne) {
+  run(4096, 256);
+  wait(16);
+  plan(1000, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 48, 3}, Numbers{2, 16, 1}));
+}
+
+// Goal: all decodes fit even when they fill the budget; the prompt waits a step.
+TEST_F(PlanStepTest, DecodesMayUseTheWholeBudget) {
+  run(100, 10);
+  run(5, 4);
+  run(5, 4);
+  plan(10, 2);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{2, 1, 0}, Numbers{3, 1, 0}));
+}
+
+// Goal: without free blocks the youngest pays, and nobody comes in after that.
+TEST_F(PlanStepTest, TheYoungestIsPreempted) {
+  run(17, 16);  // 1: needs a block
+  run(33, 32);  // 2: needs a block
+  run(20, 19);  // 3: the youngest
+  wait(1);
+  plan(0, 64);
+  EXPECT_THAT(victims_, ElementsAre(3));
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 1}, Numbers{2, 1, 1}));  // 3 gave two blocks
+}
+
+// Goal: a victim is never one that already has a row, nor the one that asks; who cannot get a block waits.
+TEST_F(PlanStepTest, WhoHasARowKeepsIt) {
+  run(10, 9);   // 1: decodes without a new block
+  run(17, 16);  // 2: needs a block, nobody is behind it
+  plan(0, 64);
+  EXPECT_THAT(victims_, IsEmpty());
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}));
+}
+
+// Goal: a prompt may evict prompts behind it, never readers.
+TEST_F(PlanStepTest, APromptEvictsOnlyPromptsBehindIt) {
+  run(64, 16);  // 1: prompt, needs blocks
+  run(5, 4);    // 2: decoding behind it
+  run(48, 16);  // 3: prompt behind it
+  plan(0, 17);  // 16 rows for prompts: 8 for the oldest, 8 for the other
+  EXPECT_THAT(victims_, ElementsAre(3));
+  EXPECT_THAT(rows_, ElementsAre(Numbers{2, 1, 0}, Numbers{1, 8, 1}));
+}
+
+// Goal: a newcomer needs room for its whole history beside what prompts inside still need, and none passes the first
+// that does not fit.
+TEST_F(PlanStepTest, NewcomersNeedRoomForAllOfTheirPrompt) {
+  run(64, 16);  // 1: will need 3 more blocks
+  wait(33);     // 2: needs 3
+  wait(1);      // 3: would fit
+  plan(5, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 48, 3}));
+  plan(6, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 32, 2}, Numbers{2, 32, 2}));
+  plan(7, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 32, 2}, Numbers{2, 31, 2}, Numbers{3, 1, 1}));
+}
+
+// Goal: slots bound the batch.
+TEST_F(PlanStepTest, SlotsBoundTheBatch) {
+  run(5, 4);
+  wait(3);
+  wait(3);
+  plan(10, 64, 2);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}, Numbers{2, 3, 1}));
+  plan(10, 64, 1);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}));
+}
+
+// Goal: half of the budget to the oldest, the other half to the shortest first, and no row unused while one is wanted.
+TEST(ShareBudget, HalfToTheOldestHalfToTheShortest) {
+  EXPECT_THAT(share_budget({}, 10), IsEmpty());
+  EXPECT_THAT(share_budget({5, 5}, 0), ElementsAre(0, 0));
+  EXPECT_THAT(share_budget({100}, 64), ElementsAre(64));
+  EXPECT_THAT(share_budget({100, 100}, 64), ElementsAre(32, 32));
+  EXPECT_THAT(share_budget({100, 100, 10}, 64), ElementsAre(32, 22, 10));
+  EXPECT_THAT(share_budget({100, 10, 10}, 64), ElementsAre(44, 10, 10));
+  EXPECT_THAT(share_budget({10, 100, 100}, 64), ElementsAre(10, 54, 0));
+  EXPECT_THAT(share_budget({100, 100}, 1), ElementsAre(1, 0));
+  std::mt19937 rng(3);
+  for (int i = 0; i < 2000; ++i) {
+    std::vector<int32_t> wanted(1 + rng() % 6);
+    int32_t total = 0;
+    for (int32_t& w : wanted) total += w = 1 + static_cast<int32_t>(rng() % 90);
+    const auto budget = static_cast<int32_t>(rng() % 200);
+    const std::vector<int32_t> share = share_budget(wanted, budget);
+    int32_t given = 0;
+    for (size_t s = 0; s < share.size(); ++s) {
+      ASSERT_GE(share[s], 0);
+      ASSERT_LE(share[s], wanted[s]);
+      given += share[s];
+    }
+    ASSERT_EQ(given, std::min(total, budget));
+    ASSERT_GE(share[0], std::min(wanted[0], budget / 2));
+  }
+}
+
+}  // namespace
+}  // namespace pagoda::scheduler
