@@ -14,7 +14,7 @@ constexpr int32_t kPairGroup = 6;
 
 /// Scratch of one thread, cut from the caller's bytes.
 struct AttentionScratch {
-  float* q;       // [kTilePairs, Dh] queries times the score scale
+  float* q;       // [kTilePairs, Dh] queries times the score scale, in a layout of the kernel\'s choice
   float* merged;  // [kTilePairs, Dh] weighted value sums of the chunks so far
   float* chunk;   // [kPairGroup, Dh] the same of this chunk alone
   float* scores;  // [kPairGroup, 256] scores of this chunk, then probabilities

@@ -28,41 +28,67 @@ struct F32 {
 /// Up to six pairs at one chunk.
 struct Group {
   int32_t pairs;
-  const float* q[kPairGroup];  // scaled queries [Dh]
-  float* scores[kPairGroup];   // [256]
-  float* out[kPairGroup];      // [Dh] the chunk's weighted value sums
-  Range part[kPairGroup];      // what each pair sees of the chunk, in [0, 256)
+  const float* q;          // [Dh, kPairGroup] scaled queries: element d of pair n at d * kPairGroup + n
+  float* scores;           // [pairs, 256]
+  float* out[kPairGroup];  // [Dh] each: the chunk's weighted value sums
+  Range part[kPairGroup];  // what each pair sees of the chunk, in [0, 256)
 };
+
+// The inner loops stay apart from their callers (noinline), or the compiler spills their pointers and sums.
 
 // ---- scores
 // ----------------------------------------------------------------------------------------------------------
 
+// Of N scalars and V vectors the fewer are held in registers and the others streamed: 12 sums and at most 4 operands.
+// The sums are touched only here, never through a reference, or gcc keeps a copy of each in memory.
+
 /// scores[n][16 (first + b) ..] for N pairs and B blocks: one fma chain over d a token lane.
 template <class Type, int N, int B>
-void score_blocks(const Group& g, const std::byte* const* k_blocks, int32_t first, int32_t head_dim) {
+[[gnu::noinline]] void score_blocks(const float* q, const std::byte* const* k_blocks, int32_t head_dim, float* scores) {
   __m256 acc[N][2 * B];
   const typename Type::Stored* k[B];
-  for (int b = 0; b < B; ++b) k[b] = reinterpret_cast<const typename Type::Stored*>(k_blocks[first + b]);
+#pragma GCC unroll 12
+  for (int b = 0; b < B; ++b) k[b] = reinterpret_cast<const typename Type::Stored*>(k_blocks[b]);
+#pragma GCC unroll 12
   for (int n = 0; n < N; ++n)
-    for (int c = 0; c < 2 * B; ++c) acc[n][c] = _mm256_setzero_ps();
-  for (int32_t d = 0; d < head_dim; ++d) {
-    __m256 q[N];
-    for (int n = 0; n < N; ++n) q[n] = _mm256_broadcast_ss(g.q[n] + d);
-    for (int c = 0; c < 2 * B; ++c) {
-      const __m256 key = Type::load(k[c / 2] + d * kBlockTokens + 8 * (c % 2));
-      for (int n = 0; n < N; ++n) acc[n][c] = _mm256_fmadd_ps(q[n], key, acc[n][c]);
+#pragma GCC unroll 12
+    for (int v = 0; v < 2 * B; ++v) acc[n][v] = _mm256_setzero_ps();
+  for (int64_t d = 0; d < head_dim; ++d, q += kPairGroup) {
+    if constexpr (N <= 2 * B) {
+      __m256 query[N];
+#pragma GCC unroll 12
+      for (int n = 0; n < N; ++n) query[n] = _mm256_broadcast_ss(q + n);
+#pragma GCC unroll 12
+      for (int v = 0; v < 2 * B; ++v) {
+        const __m256 key = Type::load(k[v / 2] + d * kBlockTokens + 8 * (v % 2));
+#pragma GCC unroll 12
+        for (int n = 0; n < N; ++n) acc[n][v] = _mm256_fmadd_ps(query[n], key, acc[n][v]);
+      }
+    } else {
+      __m256 key[2 * B];
+#pragma GCC unroll 12
+      for (int v = 0; v < 2 * B; ++v) key[v] = Type::load(k[v / 2] + d * kBlockTokens + 8 * (v % 2));
+#pragma GCC unroll 12
+      for (int n = 0; n < N; ++n) {
+        const __m256 query = _mm256_broadcast_ss(q + n);
+#pragma GCC unroll 12
+        for (int v = 0; v < 2 * B; ++v) acc[n][v] = _mm256_fmadd_ps(query, key[v], acc[n][v]);
+      }
     }
   }
+#pragma GCC unroll 12
   for (int n = 0; n < N; ++n)
-    for (int c = 0; c < 2 * B; ++c) _mm256_storeu_ps(g.scores[n] + first * kBlockTokens + 8 * c, acc[n][c]);
+#pragma GCC unroll 12
+    for (int v = 0; v < 2 * B; ++v) _mm256_storeu_ps(scores + n * kChunkTokens + 8 * v, acc[n][v]);
 }
 
 template <class Type, int N>
 void score_range(const Group& g, const std::byte* const* k_blocks, int32_t begin, int32_t end, int32_t head_dim) {
   constexpr int kBlocks = N == 1 ? 4 : N <= 3 ? 2 : 1;
   int32_t b = begin;
-  for (; b + kBlocks <= end; b += kBlocks) score_blocks<Type, N, kBlocks>(g, k_blocks, b, head_dim);
-  for (; b < end; ++b) score_blocks<Type, N, 1>(g, k_blocks, b, head_dim);
+  for (; b + kBlocks <= end; b += kBlocks)
+    score_blocks<Type, N, kBlocks>(g.q, k_blocks + b, head_dim, g.scores + b * kBlockTokens);
+  for (; b < end; ++b) score_blocks<Type, N, 1>(g.q, k_blocks + b, head_dim, g.scores + b * kBlockTokens);
 }
 
 template <class Type>
@@ -139,30 +165,49 @@ struct Values {
   int32_t head_dim;
 };
 
-/// out[n][column .. column + 8 C) += p[n][j] v[j] for N pairs from `first` on: one fma chain over tokens a value.
-template <class Type, int N, int C>
-void add_columns(const Group& g, int32_t first, const Values& v, int32_t column) {
-  __m256 acc[N][C];
+/// out[n][column .. column + 8 V) += p[n][j] v[j] for N pairs from `first` on: one fma chain over tokens a value.
+template <class Type, int N, int V>
+[[gnu::noinline]] void add_columns(const Group& g, int32_t first, const Values& values, int32_t column) {
+  __m256 acc[N][V];
+#pragma GCC unroll 12
   for (int n = 0; n < N; ++n)
-    for (int c = 0; c < C; ++c) acc[n][c] = _mm256_loadu_ps(g.out[first + n] + column + 8 * c);
-  const float* p[N];
-  for (int n = 0; n < N; ++n) p[n] = g.scores[first + n];
-  for (int32_t j = v.begin; j < v.end;) {
-    const int32_t block = j / kBlockTokens,
-                  stop = (block + 1) * kBlockTokens < v.end ? (block + 1) * kBlockTokens : v.end;
-    const auto* row = reinterpret_cast<const typename Type::Stored*>(v.v_blocks[block]) +
-                      int64_t{j % kBlockTokens} * v.head_dim + column;
-    for (; j < stop; ++j, row += v.head_dim) {
-      __m256 value[C];
-      for (int c = 0; c < C; ++c) value[c] = Type::load(row + 8 * c);
-      for (int n = 0; n < N; ++n) {
-        const __m256 weight = _mm256_broadcast_ss(p[n] + j);
-        for (int c = 0; c < C; ++c) acc[n][c] = _mm256_fmadd_ps(weight, value[c], acc[n][c]);
+#pragma GCC unroll 12
+    for (int v = 0; v < V; ++v) acc[n][v] = _mm256_loadu_ps(g.out[first + n] + column + 8 * v);
+  const float* p = g.scores + first * kChunkTokens;
+  const int64_t head_dim = values.head_dim;
+  for (int32_t j = values.begin; j < values.end;) {
+    const int32_t block = j / kBlockTokens, block_end = (block + 1) * kBlockTokens;
+    const int32_t stop = block_end < values.end ? block_end : values.end;
+    const auto* row =
+        reinterpret_cast<const typename Type::Stored*>(values.v_blocks[block]) + j % kBlockTokens * head_dim + column;
+    for (; j < stop; ++j, row += head_dim) {
+      if constexpr (N <= V) {
+        __m256 weight[N];
+#pragma GCC unroll 12
+        for (int n = 0; n < N; ++n) weight[n] = _mm256_broadcast_ss(p + n * kChunkTokens + j);
+#pragma GCC unroll 12
+        for (int v = 0; v < V; ++v) {
+          const __m256 value = Type::load(row + 8 * v);
+#pragma GCC unroll 12
+          for (int n = 0; n < N; ++n) acc[n][v] = _mm256_fmadd_ps(weight[n], value, acc[n][v]);
+        }
+      } else {
+        __m256 value[V];
+#pragma GCC unroll 12
+        for (int v = 0; v < V; ++v) value[v] = Type::load(row + 8 * v);
+#pragma GCC unroll 12
+        for (int n = 0; n < N; ++n) {
+          const __m256 weight = _mm256_broadcast_ss(p + n * kChunkTokens + j);
+#pragma GCC unroll 12
+          for (int v = 0; v < V; ++v) acc[n][v] = _mm256_fmadd_ps(weight, value[v], acc[n][v]);
+        }
       }
     }
   }
+#pragma GCC unroll 12
   for (int n = 0; n < N; ++n)
-    for (int c = 0; c < C; ++c) _mm256_storeu_ps(g.out[first + n] + column + 8 * c, acc[n][c]);
+#pragma GCC unroll 12
+    for (int v = 0; v < V; ++v) _mm256_storeu_ps(g.out[first + n] + column + 8 * v, acc[n][v]);
 }
 
 template <class Type, int N>
@@ -234,14 +279,21 @@ struct Tile {
   Range seen(int32_t pair) const { return visible(args.position + row(pair), args.window); }
 };
 
-void scale_queries(const Tile& tile) {
-  const __m256 scale = _mm256_set1_ps(query_scale(tile.args));
-  const int32_t head_dim = tile.kv.head_dim;
-  for (int32_t i = 0; i < tile.pairs; ++i) {
+/// Pairs of a tile are cut into groups of nearly equal size: 7 heads are 4 + 3, not 6 + 1.
+int32_t group_begin(const Tile& tile, int32_t group) { return tile.pairs * group / div_ceil(tile.pairs, kPairGroup); }
+
+float* queries_of(const Tile& tile, int32_t group) {
+  return tile.scratch.q + int64_t{group} * kPairGroup * tile.kv.head_dim;
+}
+
+/// Queries times the score scale, laid out for one group's inner loop.
+void scale_queries(const Tile& tile, int32_t group) {
+  const float scale = query_scale(tile.args);
+  const int32_t head_dim = tile.kv.head_dim, begin = group_begin(tile, group), end = group_begin(tile, group + 1);
+  for (int32_t i = begin; i < end; ++i) {
     const float* q = tile.args.q + tile.row(i) * tile.args.q_stride + int64_t{tile.head(i)} * head_dim;
-    float* scaled = tile.scratch.q + int64_t{i} * head_dim;
-    for (int32_t d = 0; d < head_dim; d += 8)
-      _mm256_storeu_ps(scaled + d, _mm256_mul_ps(_mm256_loadu_ps(q + d), scale));
+    float* scaled = queries_of(tile, group) + (i - begin);
+    for (int32_t d = 0; d < head_dim; ++d) scaled[d * kPairGroup] = q[d] * scale;
   }
 }
 
@@ -255,9 +307,11 @@ void merge_chunk(Tile& tile, int32_t pair, MaxSum part, const float* chunk) {
   }
 }
 
-/// Runs pairs [begin, end) of the tile through one chunk; those that see nothing of it are left out.
+/// Runs one group of the tile through one chunk; pairs that see nothing of it are left out.
 template <class Type>
-void attend_chunk(Tile& tile, int32_t begin, int32_t end, int32_t chunk) {
+void attend_chunk(Tile& tile, int32_t group, int32_t chunk) {
+  const int32_t group_first = group_begin(tile, group);
+  int32_t begin = group_first, end = group_begin(tile, group + 1);
   const int32_t head_dim = tile.kv.head_dim, origin = chunk * kChunkTokens;
   while (begin < end && in_chunk(tile.seen(begin), chunk).empty()) ++begin;
   while (begin < end && in_chunk(tile.seen(end - 1), chunk).empty()) --end;
@@ -265,12 +319,12 @@ void attend_chunk(Tile& tile, int32_t begin, int32_t end, int32_t chunk) {
 
   Group g;
   g.pairs = end - begin;
+  g.q = queries_of(tile, group) + (begin - group_first);
+  g.scores = tile.scratch.scores;
   Range tokens{kChunkTokens, 0};
   for (int32_t i = 0; i < g.pairs; ++i) {
     const Range seen = tile.seen(begin + i), part = in_chunk(seen, chunk);
     g.part[i] = {part.begin - origin, part.end - origin};
-    g.q[i] = tile.scratch.q + int64_t{begin + i} * head_dim;
-    g.scores[i] = tile.scratch.scores + i * kChunkTokens;
     g.out[i] = chunk == seen.begin / kChunkTokens ? tile.scratch.merged + int64_t{begin + i} * head_dim
                                                   : tile.scratch.chunk + int64_t{i} * head_dim;
     for (int32_t d = 0; d < head_dim; d += 8) _mm256_storeu_ps(g.out[i] + d, _mm256_setzero_ps());
@@ -287,7 +341,8 @@ void attend_chunk(Tile& tile, int32_t begin, int32_t end, int32_t chunk) {
   }
   scores_of<Type>(g, k_blocks, block_begin, block_end, head_dim);
   MaxSum part_sum[kPairGroup];
-  for (int32_t i = 0; i < g.pairs; ++i) part_sum[i] = softmax_chunk(g.scores[i], g.part[i], tile.args.softcap);
+  for (int32_t i = 0; i < g.pairs; ++i)
+    part_sum[i] = softmax_chunk(g.scores + i * kChunkTokens, g.part[i], tile.args.softcap);
   weighted_values<Type>(g, v_blocks, tokens, head_dim);
   for (int32_t i = 0; i < g.pairs; ++i) {
     if (chunk == tile.seen(begin + i).begin / kChunkTokens)
@@ -299,14 +354,12 @@ void attend_chunk(Tile& tile, int32_t begin, int32_t end, int32_t chunk) {
 
 template <class Type>
 void attend_tile(Tile& tile) {
-  scale_queries(tile);
-  const int32_t head_dim = tile.kv.head_dim;
+  const int32_t head_dim = tile.kv.head_dim, groups = div_ceil(tile.pairs, kPairGroup);
+  for (int32_t group = 0; group < groups; ++group) scale_queries(tile, group);
   const int32_t first_chunk = tile.seen(0).begin / kChunkTokens;
   const int32_t last_chunk = (tile.seen(tile.pairs - 1).end - 1) / kChunkTokens;
-  const int32_t groups = div_ceil(tile.pairs, kPairGroup);  // of nearly equal size: 7 heads are 4 + 3, not 6 + 1
   for (int32_t chunk = first_chunk; chunk <= last_chunk; ++chunk)
-    for (int32_t i = 0; i < groups; ++i)
-      attend_chunk<Type>(tile, tile.pairs * i / groups, tile.pairs * (i + 1) / groups, chunk);
+    for (int32_t group = 0; group < groups; ++group) attend_chunk<Type>(tile, group, chunk);
   for (int32_t i = 0; i < tile.pairs; ++i) {
     float* out = tile.args.out + tile.row(i) * tile.args.out_stride + int64_t{tile.head(i)} * head_dim;
     const float* merged = tile.scratch.merged + int64_t{i} * head_dim;

@@ -104,7 +104,7 @@ TEST(TensorTypes, KnowTheirSizes) {
   EXPECT_EQ(row_bytes(TensorType::kF32, 3), 12);
   EXPECT_EQ(row_bytes(TensorType::kQ8_0, 0), 0);
   EXPECT_FALSE(type_traits(TensorType::kQ8_K)->dequantizable);
-  for (uint32_t id : {4u, 5u, 38u, 40u, 255u, 0xffffffffu})
+  for (uint32_t id : {4u, 5u, 38u, 41u, 255u, 0xffffffffu})
     EXPECT_EQ(type_traits(static_cast<TensorType>(id)), nullptr) << id;
 }
 
