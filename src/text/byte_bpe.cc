@@ -1,5 +1,6 @@
 #include "text/byte_bpe.h"
 
+#include "text/piece_cache.h"
 #include "text/unicode.h"
 
 namespace pagoda::text {
@@ -38,6 +39,7 @@ ByteBpe::ByteBpe(VocabSpec spec, PreTokenizer pre)
 
 Status ByteBpe::load_merges() {
   std::string bytes;
+  TokenId merged = kNoToken;
   for (size_t i = 0; i < spec_.merges.size(); ++i) {
     const std::string_view merge = spec_.merges[i];
     const auto corrupt = [&](const std::string& why) {
@@ -51,7 +53,10 @@ Status ByteBpe::load_merges() {
     if (!append_alphabet_bytes(merge.substr(blank + 1), bytes)) bytes.append(merge.substr(blank + 1));
     const std::string_view whole = bytes;
     const TokenId left = table_.find(whole.substr(0, left_bytes)), right = table_.find(whole.substr(left_bytes));
-    const TokenId merged = table_.find(whole);
+    // Trained vocabularies list tokens in the order of their merges: the next id is nearly always the one, and
+    // comparing is cheaper than a look-up in a table that does not fit the cache.
+    const TokenId next = merged + 1;
+    merged = next < size() && table_.ordinary(next) && table_.bytes(next) == whole ? next : table_.find(whole);
     if (left == kNoToken || right == kNoToken || merged == kNoToken)
       return corrupt("names a token that is not in the vocabulary");
     merges_.add(uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right),
@@ -68,21 +73,23 @@ void ByteBpe::encode_text(std::string_view text, bool /*after_added*/, std::vect
     text = composed;
   }
   Splitter splitter(pre_, text);
-  for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next()) encode_piece(piece, out);
+  PieceCache cache(text);
+  for (std::string_view piece = splitter.next(); !piece.empty(); piece = splitter.next()) {
+    if (const TokenId whole = whole_piece(piece); whole != kNoToken) {
+      out.push_back(whole);
+    } else {
+      cache.append(piece, out, [this](std::string_view p, std::vector<TokenId>& ids) { merge_bytes(p, ids); });
+    }
+  }
 }
 
-void ByteBpe::encode_piece(std::string_view piece, std::vector<TokenId>& out) const {
-  const TokenId whole = whole_token(piece, [&](TokenId id) {
+TokenId ByteBpe::whole_piece(std::string_view piece) const {
+  return whole_token(piece, [&](TokenId id) {
     if (pre_.ignore_merges) return true;
     std::vector<TokenId> merged;
     merge_bytes(piece, merged);
     return merged.size() == 1 && merged[0] == id;
   });
-  if (whole != kNoToken) {
-    out.push_back(whole);
-  } else {
-    merge_bytes(piece, out);
-  }
 }
 
 void ByteBpe::merge_bytes(std::string_view piece, std::vector<TokenId>& out) const {

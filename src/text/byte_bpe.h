@@ -27,7 +27,7 @@ class ByteBpe final : public BaseTokenizer {
   ByteBpe(VocabSpec spec, PreTokenizer pre);
   Status load_merges();
   void encode_text(std::string_view text, bool after_added, std::vector<TokenId>& out) const override;
-  void encode_piece(std::string_view piece, std::vector<TokenId>& out) const;
+  TokenId whole_piece(std::string_view piece) const;
   void merge_bytes(std::string_view piece, std::vector<TokenId>& out) const;
 
   PreTokenizer pre_;

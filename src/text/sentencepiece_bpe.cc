@@ -1,9 +1,11 @@
 #include "text/sentencepiece_bpe.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "text/merge_symbols.h"
+#include "text/piece_cache.h"
 #include "text/unicode.h"
 
 namespace pagoda::text {
@@ -31,7 +33,21 @@ uint32_t rank_of_score(float score) {
   return ~ascending;
 }
 
+uint64_t pair_bit(uint32_t left, uint32_t right, size_t bits) { return hash_u64(uint64_t{left} << 32 | right) % bits; }
+
 }  // namespace
+
+void CharPairs::add(uint32_t left, uint32_t right) {
+  if (left < 128 && right < 128) return static_cast<void>(ascii_.set(left * 128 + right));
+  const uint64_t bit = pair_bit(left, right, kBits);
+  others_[bit / 64] |= uint64_t{1} << bit % 64;
+}
+
+bool CharPairs::may_hold(uint32_t left, uint32_t right) const {
+  if (left < 128 && right < 128) return ascii_[left * 128 + right];
+  const uint64_t bit = pair_bit(left, right, kBits);
+  return (others_[bit / 64] >> bit % 64 & 1) != 0;
+}
 
 SentencePieceTokenizer::SentencePieceTokenizer(VocabSpec spec)
     : BaseTokenizer(std::move(spec), TokenTable::Spelling::kPlain), byte_of_(spec_.tokens.size(), -1) {
@@ -83,18 +99,21 @@ std::string SentencePieceTokenizer::escape(std::string_view text, bool after_add
   return out;
 }
 
-void SentencePieceTokenizer::append_unknown(std::string_view piece, std::vector<TokenId>& out,
-                                            bool& after_unknown) const {
+void SentencePieceTokenizer::append_unknown(std::string_view piece, std::vector<TokenId>& out) const {
   for (char c : piece) {
     const TokenId id = byte_ids_[static_cast<uint8_t>(c)];
     if (id != kNoToken) {
       out.push_back(id);
-      after_unknown = false;
-    } else if (!after_unknown && spec_.unknown != kNoToken) {
+    } else if (spec_.unknown != kNoToken) {
       out.push_back(spec_.unknown);
-      after_unknown = true;
     }
   }
+}
+
+void SentencePieceTokenizer::join_unknowns(size_t first, std::vector<TokenId>& out) const {
+  if (spec_.unknown == kNoToken) return;
+  const auto both_unknown = [this](TokenId a, TokenId b) { return a == spec_.unknown && b == spec_.unknown; };
+  out.erase(std::unique(out.begin() + static_cast<ptrdiff_t>(first), out.end(), both_unknown), out.end());
 }
 
 struct SentencePieceBpe::Symbols {
@@ -129,54 +148,55 @@ Result<std::unique_ptr<Tokenizer>> SentencePieceBpe::create(VocabSpec spec) {
 SentencePieceBpe::SentencePieceBpe(VocabSpec spec) : SentencePieceTokenizer(std::move(spec)) {
   for (TokenId id = 0; id < table_.size(); ++id) {
     if (!table_.ordinary(id)) continue;
-    const std::string_view token = table_.bytes(id);
-    for (size_t at = token.find(kVisibleBlank, 1); at != std::string_view::npos;
-         at = token.find(kVisibleBlank, at + 1)) {
-      size_t lead = at - 1;
-      while (lead > 0 && (static_cast<uint8_t>(token[lead]) & 0xC0) == 0x80) --lead;
-      before_blank_.insert(decode_utf8(token.substr(lead, at - lead)).code);
+    std::string_view token = table_.bytes(id);
+    for (uint32_t left = kInvalid; !token.empty();) {
+      const Utf8Char c = decode_utf8(token);
+      if (left != kInvalid) joined_.add(left, c.code);
+      left = c.code;
+      token.remove_prefix(c.bytes);
     }
   }
 }
 
-// The next U+2581 that no merge can join to what is before it: what lies between two of them is encoded on its own,
-// with the same ids as the whole, and words stay short.
+// The next place where no token has these two neighbours, so that no merge can reach across it: what lies between two
+// such places is encoded on its own, with the same ids as the whole, and pieces stay as short as words.
 size_t SentencePieceBpe::chunk_end(std::string_view text, size_t at) const {
-  uint32_t before = 0;
-  for (size_t i = at; i < text.size();) {
-    if (i > at && text[i] == kVisibleBlank[0] && text.substr(i).starts_with(kVisibleBlank) &&
-        !before_blank_.contains(before))
-      return i;
-    const Utf8Char c = decode_utf8(text.substr(i));
-    before = c.code;
-    i += c.bytes;
+  Utf8Char left = decode_utf8(text.substr(at));
+  for (at += left.bytes; at < text.size();) {
+    const Utf8Char right = decode_utf8(text.substr(at));
+    if (!joined_.may_hold(left.code, right.code)) break;
+    left = right;
+    at += right.bytes;
   }
-  return text.size();
+  return at;
 }
 
 void SentencePieceBpe::encode_text(std::string_view text, bool after_added, std::vector<TokenId>& out) const {
   const std::string escaped = escape(text, after_added);
-  bool after_unknown = false;
+  const size_t first = out.size();
+  PieceCache cache(escaped);
   for (size_t at = 0; at < escaped.size();) {
     const size_t end = chunk_end(escaped, at);
-    encode_chunk(std::string_view(escaped).substr(at, end - at), out, after_unknown);
+    const std::string_view chunk = std::string_view(escaped).substr(at, end - at);
+    if (const TokenId whole = whole_chunk(chunk); whole != kNoToken) {
+      out.push_back(whole);
+    } else {
+      cache.append(chunk, out, [this](std::string_view c, std::vector<TokenId>& ids) { merge_chars(c, ids); });
+    }
     at = end;
   }
+  join_unknowns(first, out);
 }
 
-void SentencePieceBpe::encode_chunk(std::string_view chunk, std::vector<TokenId>& out, bool& after_unknown) const {
-  const TokenId whole = whole_token(chunk, [&](TokenId id) {
+TokenId SentencePieceBpe::whole_chunk(std::string_view chunk) const {
+  return whole_token(chunk, [&](TokenId id) {
     std::vector<TokenId> merged;
-    bool ignored = false;
-    merge_chars(chunk, merged, ignored);
+    merge_chars(chunk, merged);
     return merged.size() == 1 && merged[0] == id;
   });
-  if (whole == kNoToken) return merge_chars(chunk, out, after_unknown);
-  out.push_back(whole);
-  after_unknown = false;
 }
 
-void SentencePieceBpe::merge_chars(std::string_view chunk, std::vector<TokenId>& out, bool& after_unknown) const {
+void SentencePieceBpe::merge_chars(std::string_view chunk, std::vector<TokenId>& out) const {
   Symbols symbols{*this, chunk, {}, {}};
   for (size_t at = 0; at < chunk.size();) {
     symbols.begin.push_back(at);
@@ -190,10 +210,9 @@ void SentencePieceBpe::merge_chars(std::string_view chunk, std::vector<TokenId>&
     const std::string_view piece = symbols.part(i, i);
     const TokenId id = table_.find(piece);
     if (id == kNoToken) {
-      append_unknown(piece, out, after_unknown);
+      append_unknown(piece, out);
     } else {
       out.push_back(id);
-      after_unknown = false;
     }
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 #include <array>
+#include <bitset>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "text/base_tokenizer.h"
@@ -26,12 +26,28 @@ class SentencePieceTokenizer : public BaseTokenizer {
   /// Blanks escaped, surplus ones removed, the dummy blank before it, as the vocabulary asks.
   std::string escape(std::string_view text, bool after_added) const;
 
-  /// Byte tokens of `piece`, or one <unk> for it and for unknown pieces directly before it.
-  void append_unknown(std::string_view piece, std::vector<TokenId>& out, bool& after_unknown) const;
+  /// Byte tokens of `piece`, or <unk> where there are none.
+  void append_unknown(std::string_view piece, std::vector<TokenId>& out) const;
+
+  /// One <unk> for each run of them from out[first] on.
+  void join_unknowns(size_t first, std::vector<TokenId>& out) const;
 
  private:
   std::array<TokenId, 256> byte_ids_;
   std::vector<int16_t> byte_of_;  // [V]: the byte of a kByte token, else -1
+};
+
+/// A set of neighbouring characters that may hold pairs nobody added, and never lacks one that was.
+class CharPairs {
+ public:
+  CharPairs() : others_(kBits / 64) {}
+  void add(uint32_t left, uint32_t right);
+  bool may_hold(uint32_t left, uint32_t right) const;
+
+ private:
+  static constexpr size_t kBits = size_t{1} << 22;
+  std::bitset<128 * 128> ascii_;  // exact, and small enough for the first cache
+  std::vector<uint64_t> others_;  // one hashed bit a pair
 };
 
 /// SentencePiece BPE ("llama"): the pair whose union has the best score merges first.
@@ -46,12 +62,11 @@ class SentencePieceBpe final : public SentencePieceTokenizer {
 
   explicit SentencePieceBpe(VocabSpec spec);
   void encode_text(std::string_view text, bool after_added, std::vector<TokenId>& out) const override;
-  void encode_chunk(std::string_view chunk, std::vector<TokenId>& out, bool& after_unknown) const;
-  void merge_chars(std::string_view chunk, std::vector<TokenId>& out, bool& after_unknown) const;
+  TokenId whole_chunk(std::string_view chunk) const;
+  void merge_chars(std::string_view chunk, std::vector<TokenId>& out) const;
   size_t chunk_end(std::string_view text, size_t at) const;
 
-  // Characters that some token has before a U+2581: only there could a merge reach across the start of a word.
-  std::unordered_set<uint32_t> before_blank_;
+  CharPairs joined_;  // neighbours inside some token
 };
 
 }  // namespace pagoda::text
