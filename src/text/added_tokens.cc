@@ -1,36 +1,20 @@
 #include "text/added_tokens.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace pagoda::text {
 namespace {
 
-size_t total_bytes(const std::vector<AddedTokens::Entry>& entries) {
-  return std::accumulate(entries.begin(), entries.end(), size_t{0},
-                         [](size_t sum, const AddedTokens::Entry& entry) { return sum + entry.text.size(); });
+std::vector<std::pair<std::string_view, int32_t>> trie_entries(const std::vector<AddedTokens::Entry>& entries) {
+  std::vector<std::pair<std::string_view, int32_t>> out;
+  for (const AddedTokens::Entry& entry : entries) out.emplace_back(entry.text, static_cast<int32_t>(out.size()));
+  return out;
 }
-
-uint64_t edge_key(uint32_t node, char byte) { return uint64_t{node} << 8 | static_cast<uint8_t>(byte); }
 
 }  // namespace
 
-AddedTokens::AddedTokens(const std::vector<Entry>& entries) : edges_(total_bytes(entries)), leaf_of_{-1} {
+AddedTokens::AddedTokens(const std::vector<Entry>& entries) : trie_(trie_entries(entries)) {
   for (const Entry& entry : entries) {
-    uint32_t node = 0;
-    for (char byte : entry.text) {
-      const uint64_t key = edge_key(node, byte);
-      if (const uint32_t* next = edges_.find(key)) {
-        node = *next;
-        continue;
-      }
-      const uint32_t created = static_cast<uint32_t>(leaf_of_.size());
-      edges_.add(key, created);
-      leaf_of_.push_back(-1);
-      node = created;
-    }
-    if (leaf_of_[node] >= 0) continue;  // the same spelling twice: the first id stays
-    leaf_of_[node] = static_cast<int32_t>(leaves_.size());
     leaves_.push_back({entry.id, entry.control, entry.strip_left, entry.strip_right});
     first_bytes_.set(static_cast<uint8_t>(entry.text[0]));
   }
@@ -38,13 +22,13 @@ AddedTokens::AddedTokens(const std::vector<Entry>& entries) : edges_(total_bytes
 
 AddedTokens::Match AddedTokens::longest_at(std::string_view text, size_t at, size_t control_end) const {
   Match best{{at, at}};
-  uint32_t node = 0;
+  int32_t node = TokenTrie::kRoot;
   for (size_t i = at; i < text.size(); ++i) {
-    const uint32_t* next = edges_.find(edge_key(node, text[i]));
-    if (next == nullptr) break;
-    node = *next;
-    if (leaf_of_[node] < 0) continue;
-    const Leaf& leaf = leaves_[static_cast<size_t>(leaf_of_[node])];
+    node = trie_.child(node, text[i]);
+    if (node == TokenTrie::kNone) break;
+    const int32_t index = trie_.value(node);
+    if (index == TokenTrie::kNone) continue;
+    const Leaf& leaf = leaves_[static_cast<size_t>(index)];
     if (leaf.control && i + 1 > control_end) continue;
     best = {{at, i + 1}, leaf.id, leaf.strip_left, leaf.strip_right};
   }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/ids.h"
-#include "text/flat_index.h"
+#include "text/token_trie.h"
 
 namespace pagoda::text {
 
@@ -46,8 +46,7 @@ class AddedTokens {
   };
   Match longest_at(std::string_view text, size_t at, size_t control_end) const;
 
-  U64Map<uint32_t> edges_;        // node << 8 | byte -> node; node 0 is the root
-  std::vector<int32_t> leaf_of_;  // node -> index into leaves_, -1 if none
+  TokenTrie trie_;  // spelling -> index into leaves_
   std::vector<Leaf> leaves_;
   std::bitset<256> first_bytes_;
 };

@@ -7,8 +7,8 @@
 namespace pagoda::text {
 namespace {
 
-// A darts-clone unit: offset in bits 10..30 (times 256 if bit 9 is set), bit 8 says that a value hangs below, bits 0..7 and the
-// leaf bit 31 are the label.
+// A darts-clone unit: offset in bits 10..30 (times 256 if bit 9 is set), bit 8 says that a value hangs below, bits 0..7
+// and the leaf bit 31 are the label.
 constexpr uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
 constexpr uint32_t label_of(uint32_t unit) { return unit & (0x80000000u | 0xFF); }
 constexpr bool has_value(uint32_t unit) { return (unit >> 8 & 1) != 0; }
@@ -23,11 +23,13 @@ Result<Charsmap> Charsmap::parse(std::string_view blob) {
     return Error{Code::kCorruptFile, "precompiled_charsmap " + why, "tokenizer.ggml.precompiled_charsmap"};
   };
   uint32_t trie_bytes = 0;
-  if (blob.size() < sizeof trie_bytes) return corrupt("has " + std::to_string(blob.size()) + " bytes, at least 4 are needed");
+  if (blob.size() < sizeof trie_bytes)
+    return corrupt("has " + std::to_string(blob.size()) + " bytes, at least 4 are needed");
   std::memcpy(&trie_bytes, blob.data(), sizeof trie_bytes);
   blob.remove_prefix(sizeof trie_bytes);
   if (trie_bytes > blob.size() || trie_bytes % 4 != 0 || trie_bytes == 0)
-    return corrupt("names a trie of " + std::to_string(trie_bytes) + " bytes, " + std::to_string(blob.size()) + " are left");
+    return corrupt("names a trie of " + std::to_string(trie_bytes) + " bytes, " + std::to_string(blob.size()) +
+                   " are left");
   map.units_.resize(trie_bytes / 4);
   std::memcpy(map.units_.data(), blob.data(), trie_bytes);
   map.replacements_ = std::string(blob.substr(trie_bytes));

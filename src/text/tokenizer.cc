@@ -5,6 +5,7 @@
 
 #include "text/byte_bpe.h"
 #include "text/sentencepiece_bpe.h"
+#include "text/sentencepiece_unigram.h"
 
 namespace pagoda::text {
 namespace {
@@ -66,6 +67,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::create(VocabSpec spec) {
   PAGODA_TRY_STATUS(check_spec(spec));
   if (spec.model == "gpt2") return ByteBpe::create(std::move(spec));
   if (spec.model == "llama") return SentencePieceBpe::create(std::move(spec));
+  if (spec.model == "t5") return SentencePieceUnigram::create(std::move(spec));
   return Error{Code::kUnsupported, "tokenizer model '" + spec.model + "' is not known", "tokenizer.ggml.model"};
 }
 
