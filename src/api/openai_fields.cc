@@ -1,0 +1,214 @@
+#include "api/openai_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace pagoda::api {
+namespace {
+
+constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
+
+Result<std::vector<std::string>> read_stop(const JsonField& stop) {
+  std::vector<std::string> stops;
+  if (!stop.present()) return stops;
+  const auto checked = [](const JsonField& one) -> Result<std::string> {
+    PAGODA_TRY(std::string text, one.string());
+    if (text.empty() || std::ssize(text) > kStopBytesMax) {
+      return one.error(fmt::format("a string of 1 to {} bytes is required", kStopBytesMax));
+    }
+    return text;
+  };
+  if (stop.is_string()) {
+    PAGODA_TRY(std::string text, checked(stop));
+    stops.push_back(std::move(text));
+    return stops;
+  }
+  if (!stop.is_array()) return stop.error("a string or an array of strings is required");
+  PAGODA_TRY_STATUS(stop.array(kStopsMax));
+  for (size_t i = 0; i < stop.size(); ++i) {
+    PAGODA_TRY(std::string text, checked(stop.at(i)));
+    stops.push_back(std::move(text));
+  }
+  return stops;
+}
+
+Result<std::vector<std::pair<TokenId, float>>> read_logit_bias(const JsonField& bias, int32_t vocab_size) {
+  std::vector<std::pair<TokenId, float>> pairs;
+  if (!bias.present()) return pairs;
+  PAGODA_TRY_STATUS(bias.object());
+  for (const auto& item : bias.json().items()) {
+    const std::string& key = item.key();
+    int64_t id = -1;
+    if (!key.empty() && key.size() <= 10 &&
+        std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+      id = std::stoll(key);
+    }
+    if (id < 0 || id >= vocab_size) {
+      const std::string shown = key.size() > 60 ? fmt::format("a key of {} bytes", key.size()) : "\"" + key + "\"";
+      return Error{Code::kInvalidRequest,
+                   fmt::format("logit_bias names the token {}, an id from 0 to {} is required", shown, vocab_size - 1),
+                   "logit_bias"};
+    }
+    PAGODA_TRY(const double value, bias.get(key).number(-100, 100));
+    pairs.emplace_back(static_cast<TokenId>(id), static_cast<float>(value));
+  }
+  return pairs;
+}
+
+Status read_sampling(const JsonField& root, const ModelFacts& facts, GenerationRequest& request) {
+  sampling::SamplingParams& params = request.sampling;
+  PAGODA_TRY(const double temperature, root.get("temperature").number_or(1, 0, 2));
+  PAGODA_TRY(const double top_p, root.get("top_p").number_or(1, 0, 1));
+  PAGODA_TRY(const double min_p, root.get("min_p").number_or(0, 0, 1));
+  PAGODA_TRY(const double repetition, root.get("repetition_penalty").number_or(1, 0.01, 10));
+  PAGODA_TRY(const double presence, root.get("presence_penalty").number_or(0, -2, 2));
+  PAGODA_TRY(const double frequency, root.get("frequency_penalty").number_or(0, -2, 2));
+  PAGODA_TRY(const int64_t top_k, root.get("top_k").integer_or(0, -1, kInt32Max));
+  PAGODA_TRY(params.logit_bias, read_logit_bias(root.get("logit_bias"), facts.vocab_size));
+  PAGODA_TRY(const int64_t seed,
+             root.get("seed").integer_or(0, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()));
+  params.temperature = static_cast<float>(temperature);
+  params.top_p = static_cast<float>(top_p);
+  params.min_p = static_cast<float>(min_p);
+  params.repetition_penalty = static_cast<float>(repetition);
+  params.presence_penalty = static_cast<float>(presence);
+  params.frequency_penalty = static_cast<float>(frequency);
+  params.top_k = static_cast<int32_t>(std::max<int64_t>(top_k, 0));
+  params.seed = static_cast<uint64_t>(seed);
+  request.seeded = root.get("seed").present();
+  return ok_status();
+}
+
+Status read_flags(const JsonField& root, GenerationRequest& request) {
+  PAGODA_TRY(request.ignore_eos, root.get("ignore_eos").boolean_or(false));
+  PAGODA_TRY(request.include_stop_str_in_output, root.get("include_stop_str_in_output").boolean_or(false));
+  PAGODA_TRY(request.skip_special_tokens, root.get("skip_special_tokens").boolean_or(true));
+  PAGODA_TRY(request.stream, root.get("stream").boolean_or(false));
+  PAGODA_TRY(request.return_token_ids, root.get("return_token_ids").boolean_or(false));
+  PAGODA_TRY(request.return_tokens_as_token_ids, root.get("return_tokens_as_token_ids").boolean_or(false));
+  const JsonField options = root.get("stream_options");
+  if (options.present()) {
+    PAGODA_TRY_STATUS(options.object());
+    PAGODA_TRY(request.include_usage, options.get("include_usage").boolean_or(false));
+    PAGODA_TRY(request.continuous_usage_stats, options.get("continuous_usage_stats").boolean_or(false));
+  }
+  return ok_status();
+}
+
+/// Something is asked for: not absent, null, false, "", [] or {}.
+bool asks(const JsonField& field) {
+  if (!field.present()) return false;
+  const Json& value = field.json();
+  if (value.is_boolean()) return field.is_true();
+  if (value.is_string() || value.is_structured()) return value.is_string() ? value != "" : !value.empty();
+  return true;
+}
+
+Error unsupported(const JsonField& field) {
+  return Error{Code::kInvalidRequest, fmt::format("{} is not supported by this server", field.path()), field.path()};
+}
+
+Status refuse_formats(const JsonField& root) {
+  const JsonField type = root.get("response_format").get("type");
+  if (!root.get("response_format").present()) return ok_status();
+  PAGODA_TRY(const std::string name, type.string());
+  if (name != "text") return type.error("only \"text\" is supported by this server");
+  return ok_status();
+}
+
+}  // namespace
+
+Status check_model(const JsonField& root, const ModelFacts& facts) {
+  const JsonField model = root.get("model");
+  if (!model.present()) return ok_status();
+  PAGODA_TRY(const std::string name, model.string());
+  if (std::find(facts.names.begin(), facts.names.end(), name) != facts.names.end()) return ok_status();
+  Error error = model.error(fmt::format("this server serves \"{}\"", facts.names.front()));
+  error.code = Code::kNotFound;
+  return error;
+}
+
+Result<GenerationRequest> read_generation(const JsonField& root, const ModelFacts& facts) {
+  GenerationRequest request;
+  PAGODA_TRY_STATUS(read_sampling(root, facts, request));
+  PAGODA_TRY_STATUS(read_flags(root, request));
+  PAGODA_TRY(const int64_t n, root.get("n").integer_or(1, 1, kChoicesMax));
+  request.n = static_cast<int32_t>(n);
+  PAGODA_TRY(const int64_t best_of, root.get("best_of").integer_or(n, 1, kChoicesMax));
+  if (best_of != n) return root.get("best_of").error("it must equal n: choices are not ranked");
+  PAGODA_TRY(request.stop, read_stop(root.get("stop")));
+  if (root.get("stop_token_ids").present()) {
+    PAGODA_TRY(request.stop_token_ids, root.get("stop_token_ids").integers(0, facts.vocab_size - 1, kStopTokensMax));
+  }
+  if (root.get("prompt_logprobs").present()) {
+    PAGODA_TRY(const int64_t top, root.get("prompt_logprobs").integer(0, kLogprobsMax));
+    request.prompt_logprobs = static_cast<int32_t>(top);
+    if (request.stream) return root.get("prompt_logprobs").error("it cannot be streamed");
+  }
+  PAGODA_TRY(const int64_t priority, root.get("priority").integer_or(0, -kInt32Max, kInt32Max));
+  request.priority = static_cast<int32_t>(priority);
+  return request;
+}
+
+Status finish_generation(const JsonField& root, GenerationRequest& request, const ModelFacts& facts) {
+  const int32_t most = request.max_tokens.value_or(facts.max_model_len);
+  PAGODA_TRY(const int64_t min_tokens, root.get("min_tokens").integer_or(0, 0, most));
+  request.sampling.min_tokens = static_cast<int32_t>(min_tokens);
+  if (min_tokens > 0) {
+    request.sampling.suppressed_until_min_tokens = facts.end_of_generation;
+    request.sampling.suppressed_until_min_tokens.insert(request.sampling.suppressed_until_min_tokens.end(),
+                                                        request.stop_token_ids.begin(), request.stop_token_ids.end());
+  }
+  return ok_status();
+}
+
+Status refuse_unsupported(const JsonField& root, bool chat) {
+  for (const char* name : {"use_beam_search",
+                           "structured_outputs",
+                           "guided_json",
+                           "guided_regex",
+                           "guided_choice",
+                           "guided_grammar",
+                           "prompt_embeds",
+                           "logprob_token_ids",
+                           "allowed_token_ids",
+                           "bad_words",
+                           "truncate_prompt_tokens",
+                           "thinking_token_budget",
+                           "repetition_detection",
+                           "watermarking",
+                           "suffix",
+                           "kv_transfer_params",
+                           "lora_path",
+                           "regex",
+                           "ebnf",
+                           "json_schema",
+                           "grammar",
+                           "custom_logit_processor"}) {
+    if (asks(root.get(name))) return unsupported(root.get(name));
+  }
+  PAGODA_TRY_STATUS(refuse_formats(root));
+  if (!chat) return ok_status();
+  for (const char* name :
+       {"echo", "audio", "prediction", "functions", "function_call", "web_search_options", "chat_template"}) {
+    if (asks(root.get(name))) return unsupported(root.get(name));
+  }
+  const JsonField choice = root.get("tool_choice");
+  if (choice.is_object()) return choice.error("a forced tool call is not supported by this server");
+  if (choice.present()) {
+    PAGODA_TRY(const std::string name, choice.string());
+    if (name == "required") return choice.error("a forced tool call is not supported by this server");
+    if (name != "none" && name != "auto")
+      return choice.error("\"none\", \"auto\", \"required\" or an object is required");
+  }
+  const JsonField modalities = root.get("modalities");
+  for (size_t i = 0; i < modalities.size() && modalities.is_array(); ++i) {
+    PAGODA_TRY(const std::string name, modalities.at(i).string());
+    if (name != "text") return modalities.at(i).error("only \"text\" is supported by this server");
+  }
+  return ok_status();
+}
+
+}  // namespace pagoda::api

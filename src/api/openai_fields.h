@@ -1,0 +1,18 @@
+#pragma once
+#include "api/openai_request.h"
+
+namespace pagoda::api {
+
+/// `model` must be one of the served names, or absent.
+Status check_model(const JsonField& root, const ModelFacts& facts);
+
+/// Sampling, stop, length and reporting fields that chat and completions share, all but max_tokens and logprobs.
+Result<GenerationRequest> read_generation(const JsonField& root, const ModelFacts& facts);
+
+/// Checks what depends on max_tokens and logprobs, once they are known.
+Status finish_generation(const JsonField& root, GenerationRequest& request, const ModelFacts& facts);
+
+/// Refuses known fields that Pagoda cannot honour, by name, when they ask for something.
+Status refuse_unsupported(const JsonField& root, bool chat);
+
+}  // namespace pagoda::api
