@@ -1,0 +1,383 @@
+#include "api/openai_response.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "api/http_status.h"
+#include "core/utf8.h"
+
+namespace pagoda::api {
+namespace {
+
+using scheduler::FinishReason;
+
+// JSON knows no infinity; vLLM's stand-in for "impossible".
+constexpr double kLogprobMin = -9999.;
+
+/// A float becomes the double of the same value, everywhere: clients compare logprobs for equality.
+double exact(float logprob) { return std::isnan(logprob) ? kLogprobMin : std::max<double>(logprob, kLogprobMin); }
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+Json finish_name(const std::optional<FinishReason>& finish) {
+  if (!finish) return nullptr;
+  switch (*finish) {
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kCancelled:
+      return "abort";
+    case FinishReason::kError:
+      return "error";
+  }
+  return nullptr;
+}
+
+/// All that one choice has said.
+struct Choice {
+  Delta all{};
+  bool started = false;
+  int64_t characters = 0;  // emitted so far; text_offset of the next token
+};
+
+/// The parts that chat and completions share.
+class Writer : public ResponseWriter {
+ public:
+  Writer(ResponseFacts facts, const text::Tokenizer& tokenizer)
+      : facts_(std::move(facts)),
+        texts_(tokenizer, facts_.generation.return_tokens_as_token_ids),
+        choices_(facts_.prompts.size() * static_cast<size_t>(facts_.generation.n)) {}
+
+  std::string add(std::vector<Delta> deltas) override {
+    std::string events;
+    for (Delta& delta : deltas) {
+      Choice& choice = choices_[static_cast<size_t>(delta.choice)];
+      if (facts_.generation.stream) {
+        events += stream_event(delta, choice);
+        choice.started = true;
+        choice.all.completion_tokens = delta.completion_tokens;
+        choice.all.prompt_tokens = std::max(choice.all.prompt_tokens, delta.prompt_tokens);
+      } else {
+        accumulate(std::move(delta), choice.all);
+      }
+    }
+    return events;
+  }
+
+  std::string stream_end() override {
+    std::string events;
+    if (facts_.generation.include_usage) {
+      Json last = envelope(true);
+      last["choices"] = Json::array();
+      last["usage"] = total_usage();
+      events = sse_event(dump(last));
+    }
+    return events + "data: [DONE]\n\n";
+  }
+
+  std::string body() override {
+    Json answer = envelope(false);
+    answer["choices"] = Json::array();
+    for (size_t c = 0; c < choices_.size(); ++c) {
+      choices_[c].all.choice = static_cast<int32_t>(c);
+      answer["choices"].push_back(whole_choice(choices_[c].all));
+    }
+    answer["usage"] = total_usage();
+    finish_body(answer);
+    return dump(answer);
+  }
+
+ protected:
+  virtual const char* object_name(bool streaming) const = 0;
+  virtual Json stream_choice(const Delta& delta, Choice& choice) = 0;
+  virtual Json whole_choice(const Delta& all) = 0;
+  virtual void finish_body(Json& /*answer*/) {}
+
+  const GenerationRequest& generation() const { return facts_.generation; }
+  bool wants_logprobs() const { return facts_.generation.sampling.logprobs >= 0; }
+  size_t prompt_index(int32_t choice) const { return static_cast<size_t>(choice / facts_.generation.n); }
+  const PromptEcho& prompt(int32_t choice) const { return facts_.prompts[prompt_index(choice)]; }
+
+  /// Which user-given stop ended it; null for the model's own end of generation.
+  Json stop_reason(const Delta& delta) const {
+    if (!delta.stop_string.empty()) return delta.stop_string;
+    const auto& ids = facts_.generation.stop_token_ids;
+    if (std::find(ids.begin(), ids.end(), delta.stop_token) != ids.end()) return delta.stop_token;
+    return nullptr;
+  }
+
+  static Json ids_of(const std::vector<sampling::SampledToken>& sampled) {
+    Json ids = Json::array();
+    for (const auto& token : sampled) ids.push_back(token.id);
+    return ids;
+  }
+
+  /// vLLM's prompt_logprobs: null, then for each prompt token {"id": {"logprob","rank","decoded_token"}}.
+  Json prompt_logprobs(int32_t choice) const {
+    const std::vector<TokenId>& ids = prompt(choice).ids;
+    Json list = Json::array();
+    list.push_back(nullptr);
+    for (const engine::PromptScore& score : scores_of(choice)) {
+      const auto next = static_cast<size_t>(score.position) + 1;
+      if (next >= ids.size()) break;
+      Json position = Json::object();
+      const auto entry = [&](TokenId id, float logprob, Json rank) {
+        Json one;
+        one["logprob"] = exact(logprob);
+        one["rank"] = std::move(rank);
+        one["decoded_token"] = texts_.text(id);
+        position.emplace(std::to_string(id), std::move(one));
+      };
+      for (size_t r = 0; r < score.top.size(); ++r) entry(score.top[r].id, score.top[r].logprob, r + 1);
+      entry(ids[next], score.next_logprob, nullptr);  // keeps the entry with its rank if it was among the likeliest
+      list.push_back(std::move(position));
+    }
+    return list;
+  }
+
+  /// The prompt's scores belong to its choice 0.
+  const std::vector<engine::PromptScore>& scores_of(int32_t choice) const {
+    const size_t first = prompt_index(choice) * static_cast<size_t>(facts_.generation.n);
+    return choices_[first].all.prompt_scores;
+  }
+
+  ResponseFacts facts_;
+  const TokenTexts texts_;
+  std::vector<Choice> choices_;
+
+ private:
+  static void accumulate(Delta delta, Delta& all) {
+    all.tokens += delta.tokens;
+    all.text += delta.text;
+    std::move(delta.sampled.begin(), delta.sampled.end(), std::back_inserter(all.sampled));
+    std::move(delta.prompt_scores.begin(), delta.prompt_scores.end(), std::back_inserter(all.prompt_scores));
+    if (delta.finish) {
+      all.finish = delta.finish;
+      all.stop_string = std::move(delta.stop_string);
+      all.stop_token = delta.stop_token;
+      all.error = std::move(delta.error);
+    }
+    all.prompt_tokens = std::max(all.prompt_tokens, delta.prompt_tokens);
+    all.completion_tokens = std::max(all.completion_tokens, delta.completion_tokens);
+  }
+
+  Json envelope(bool streaming) const {
+    Json json;
+    json["id"] = facts_.id;
+    json["object"] = object_name(streaming);
+    json["created"] = facts_.created_unix_s;
+    json["model"] = facts_.model;
+    json["system_fingerprint"] = facts_.fingerprint;
+    json["seed"] = static_cast<int64_t>(facts_.generation.sampling.seed);
+    return json;
+  }
+
+  std::string stream_event(Delta& delta, Choice& choice) {
+    std::move(delta.prompt_scores.begin(), delta.prompt_scores.end(), std::back_inserter(choice.all.prompt_scores));
+    Json json = envelope(true);
+    json["choices"] = Json::array({stream_choice(delta, choice)});
+    if (facts_.generation.continuous_usage_stats) json["usage"] = usage(delta.prompt_tokens, delta.completion_tokens);
+    std::string events = sse_event(dump(json));
+    if (delta.error) {
+      events += sse_event(error_body(http_status(delta.error->code), *delta.error));
+    }
+    return events;
+  }
+
+  static Json usage(int64_t prompt_tokens, int64_t completion_tokens) {
+    Json json;
+    json["prompt_tokens"] = prompt_tokens;
+    json["completion_tokens"] = completion_tokens;
+    json["total_tokens"] = prompt_tokens + completion_tokens;
+    json["prompt_tokens_details"] = Json{{"cached_tokens", 0}};  // no prefix is shared between requests
+    return json;
+  }
+
+  /// A prompt counts once, however many choices continue it.
+  Json total_usage() const {
+    int64_t prompt_tokens = 0, completion_tokens = 0;
+    for (const PromptEcho& prompt : facts_.prompts) prompt_tokens += std::ssize(prompt.ids);
+    for (const Choice& choice : choices_) completion_tokens += choice.all.completion_tokens;
+    return usage(prompt_tokens, completion_tokens);
+  }
+};
+
+class ChatWriter final : public Writer {
+ public:
+  using Writer::Writer;
+
+ private:
+  const char* object_name(bool streaming) const override {
+    return streaming ? "chat.completion.chunk" : "chat.completion";
+  }
+
+  Json stream_choice(const Delta& delta, Choice& choice) override {
+    Json said;
+    if (!choice.started) said["role"] = "assistant";  // together with the first token: one chunk a token
+    if (!choice.started || delta.tokens > 0 || !delta.text.empty()) said["content"] = delta.text;
+    Json json;
+    json["index"] = delta.choice;
+    json["delta"] = said.is_null() ? Json::object() : std::move(said);
+    json["logprobs"] = logprobs(delta.sampled);
+    json["finish_reason"] = finish_name(delta.finish);
+    if (delta.finish) json["stop_reason"] = stop_reason(delta);
+    if (generation().return_token_ids) json["token_ids"] = ids_of(delta.sampled);
+    return json;
+  }
+
+  Json whole_choice(const Delta& all) override {
+    Json message;
+    message["role"] = "assistant";
+    message["content"] = all.text;
+    message["refusal"] = nullptr;
+    Json json;
+    json["index"] = all.choice;
+    json["message"] = std::move(message);
+    json["logprobs"] = logprobs(all.sampled);
+    json["finish_reason"] = finish_name(all.finish);
+    json["stop_reason"] = stop_reason(all);
+    if (generation().return_token_ids) json["token_ids"] = ids_of(all.sampled);
+    return json;
+  }
+
+  void finish_body(Json& answer) override {
+    if (generation().prompt_logprobs) answer["prompt_logprobs"] = prompt_logprobs(0);
+    if (generation().return_token_ids) answer["prompt_token_ids"] = prompt(0).ids;
+  }
+
+  Json logprobs(const std::vector<sampling::SampledToken>& sampled) const {
+    if (!wants_logprobs()) return nullptr;
+    Json content = Json::array();
+    for (const sampling::SampledToken& token : sampled) {
+      Json one = token_json(token.id, token.logprob);
+      one["top_logprobs"] = Json::array();
+      for (const auto& top : token.top) one["top_logprobs"].push_back(token_json(top.id, top.logprob));
+      content.push_back(std::move(one));
+    }
+    Json json;
+    json["content"] = std::move(content);
+    json["refusal"] = nullptr;
+    return json;
+  }
+
+  Json token_json(TokenId id, float logprob) const {
+    Json json;
+    json["token"] = texts_.text(id);
+    json["logprob"] = exact(logprob);
+    json["bytes"] = Json::array();
+    for (const char byte : texts_.bytes(id)) json["bytes"].push_back(static_cast<unsigned char>(byte));
+    return json;
+  }
+};
+
+class CompletionWriter final : public Writer {
+ public:
+  using Writer::Writer;
+
+ private:
+  const char* object_name(bool /*streaming*/) const override { return "text_completion"; }
+
+  Json stream_choice(const Delta& delta, Choice& choice) override {
+    const bool echo = facts_.echo && !choice.started;
+    Json json;
+    json["index"] = delta.choice;
+    json["text"] = echo ? prompt(delta.choice).text + delta.text : delta.text;
+    json["logprobs"] = logprobs(delta, echo, choice.characters);
+    json["finish_reason"] = finish_name(delta.finish);
+    if (delta.finish) json["stop_reason"] = stop_reason(delta);
+    if (generation().return_token_ids) json["token_ids"] = ids_of(delta.sampled);
+    return json;
+  }
+
+  Json whole_choice(const Delta& all) override {
+    int64_t characters = 0;
+    Json json;
+    json["index"] = all.choice;
+    json["text"] = facts_.echo ? prompt(all.choice).text + all.text : all.text;
+    json["logprobs"] = logprobs(all, facts_.echo, characters);
+    json["finish_reason"] = finish_name(all.finish);
+    json["stop_reason"] = stop_reason(all);
+    if (generation().prompt_logprobs) json["prompt_logprobs"] = prompt_logprobs(all.choice);
+    if (generation().return_token_ids) {
+      json["token_ids"] = ids_of(all.sampled);
+      json["prompt_token_ids"] = prompt(all.choice).ids;
+    }
+    return json;
+  }
+
+  /// OpenAI's four parallel arrays. The chosen token is always among top_logprobs; of two tokens with one spelling the
+  /// likelier stays.
+  struct Lists {
+    Json tokens = Json::array(), token_logprobs = Json::array(), top_logprobs = Json::array(),
+         text_offset = Json::array();
+  };
+
+  void append(Lists& lists, TokenId id, float logprob, const std::vector<sampling::TokenLogprob>& likeliest,
+              int64_t offset) const {
+    Json top = Json::object();
+    for (const auto& one : likeliest) top.emplace(texts_.text(one.id), exact(one.logprob));
+    top.emplace(texts_.text(id), exact(logprob));
+    lists.tokens.push_back(texts_.text(id));
+    lists.token_logprobs.push_back(exact(logprob));
+    lists.top_logprobs.push_back(std::move(top));
+    lists.text_offset.push_back(offset);
+  }
+
+  void append_prompt(Lists& lists, int32_t choice) const {
+    const PromptEcho& echoed = prompt(choice);
+    const auto offset = [&echoed](size_t i) { return i < echoed.text_offsets.size() ? echoed.text_offsets[i] : 0; };
+    if (echoed.ids.empty()) return;
+    lists.tokens.push_back(texts_.text(echoed.ids[0]));  // nothing predicts the first token
+    lists.token_logprobs.push_back(nullptr);
+    lists.top_logprobs.push_back(nullptr);
+    lists.text_offset.push_back(offset(0));
+    for (const engine::PromptScore& score : scores_of(choice)) {
+      const auto next = static_cast<size_t>(score.position) + 1;
+      if (next >= echoed.ids.size()) break;
+      append(lists, echoed.ids[next], score.next_logprob, score.top, offset(next));
+    }
+  }
+
+  /// `characters` is where the delta's text begins in the whole text; it moves on.
+  Json logprobs(const Delta& delta, bool echo, int64_t& characters) const {
+    if (!wants_logprobs()) return nullptr;
+    Lists lists;
+    if (echo) {
+      append_prompt(lists, delta.choice);
+      characters += count_code_points(prompt(delta.choice).text);
+    }
+    int64_t at = characters;
+    for (const sampling::SampledToken& token : delta.sampled) {
+      append(lists, token.id, token.logprob, token.top, at);
+      at += count_code_points(texts_.text(token.id));
+    }
+    characters += count_code_points(delta.text);
+    Json json;
+    json["tokens"] = std::move(lists.tokens);
+    json["token_logprobs"] = std::move(lists.token_logprobs);
+    json["top_logprobs"] = std::move(lists.top_logprobs);
+    json["text_offset"] = std::move(lists.text_offset);
+    return json;
+  }
+};
+
+}  // namespace
+
+std::string TokenTexts::text(TokenId id) const {
+  return as_ids_ ? fmt::format("token:{}", id) : replace_invalid_utf8(tokenizer_.token_bytes(id));
+}
+
+std::string sse_event(const std::string& body) { return "data: " + body + "\n\n"; }
+
+std::unique_ptr<ResponseWriter> make_chat_writer(ResponseFacts facts, const text::Tokenizer& tokenizer) {
+  return std::make_unique<ChatWriter>(std::move(facts), tokenizer);
+}
+std::unique_ptr<ResponseWriter> make_completion_writer(ResponseFacts facts, const text::Tokenizer& tokenizer) {
+  return std::make_unique<CompletionWriter>(std::move(facts), tokenizer);
+}
+
+}  // namespace pagoda::api
