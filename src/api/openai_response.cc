@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "api/http_status.h"
+#include "api/json_text.h"
 #include "core/utf8.h"
 
 namespace pagoda::api {
@@ -19,8 +20,6 @@ constexpr double kLogprobMin = -9999.;
 
 /// A float becomes the double of the same value, everywhere: clients compare logprobs for equality.
 double exact(float logprob) { return std::isnan(logprob) ? kLogprobMin : std::max<double>(logprob, kLogprobMin); }
-
-std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Json finish_name(const std::optional<FinishReason>& finish) {
   if (!finish) return nullptr;
@@ -71,31 +70,32 @@ class Writer : public ResponseWriter {
   std::string stream_end() override {
     std::string events;
     if (facts_.generation.include_usage) {
-      Json last = envelope(true);
-      last["choices"] = Json::array();
-      last["usage"] = total_usage();
-      events = sse_event(dump(last));
+      JsonText last = envelope(true);
+      last.member("choices", Json::array());
+      last.member("usage", total_usage());
+      events = sse_event(std::move(last).done());
     }
     return events + "data: [DONE]\n\n";
   }
 
   std::string body() override {
-    Json answer = envelope(false);
-    answer["choices"] = Json::array();
+    JsonText choices = JsonText::array();
     for (size_t c = 0; c < choices_.size(); ++c) {
       choices_[c].all.choice = static_cast<int32_t>(c);
-      answer["choices"].push_back(whole_choice(choices_[c].all));
+      choices.element_text(whole_choice(choices_[c].all));
     }
-    answer["usage"] = total_usage();
+    JsonText answer = envelope(false);
+    answer.member_text("choices", std::move(choices).done());
+    answer.member("usage", total_usage());
     finish_body(answer);
-    return dump(answer);
+    return std::move(answer).done();
   }
 
  protected:
   virtual const char* object_name(bool streaming) const = 0;
-  virtual Json stream_choice(const Delta& delta, Choice& choice) = 0;
-  virtual Json whole_choice(const Delta& all) = 0;
-  virtual void finish_body(Json& /*answer*/) {}
+  virtual std::string stream_choice(const Delta& delta, Choice& choice) = 0;
+  virtual std::string whole_choice(const Delta& all) = 0;
+  virtual void finish_body(JsonText& /*answer*/) {}
 
   const GenerationRequest& generation() const { return facts_.generation; }
   bool wants_logprobs() const { return facts_.generation.sampling.logprobs >= 0; }
@@ -117,10 +117,10 @@ class Writer : public ResponseWriter {
   }
 
   /// vLLM's prompt_logprobs: null, then for each prompt token {"id": {"logprob","rank","decoded_token"}}.
-  Json prompt_logprobs(int32_t choice) const {
+  std::string prompt_logprobs(int32_t choice) const {
     const std::vector<TokenId>& ids = prompt(choice).ids;
-    Json list = Json::array();
-    list.push_back(nullptr);
+    JsonText list = JsonText::array();
+    list.element(nullptr);
     for (const engine::PromptScore& score : scores_of(choice)) {
       const auto next = static_cast<size_t>(score.position) + 1;
       if (next >= ids.size()) break;
@@ -134,9 +134,9 @@ class Writer : public ResponseWriter {
       };
       for (size_t r = 0; r < score.top.size(); ++r) entry(score.top[r].id, score.top[r].logprob, r + 1);
       entry(ids[next], score.next_logprob, nullptr);  // keeps the entry with its rank if it was among the likeliest
-      list.push_back(std::move(position));
+      list.element(position);
     }
-    return list;
+    return std::move(list).done();
   }
 
   /// The prompt's scores belong to its choice 0.
@@ -165,26 +165,24 @@ class Writer : public ResponseWriter {
     all.completion_tokens = std::max(all.completion_tokens, delta.completion_tokens);
   }
 
-  Json envelope(bool streaming) const {
-    Json json;
-    json["id"] = facts_.id;
-    json["object"] = object_name(streaming);
-    json["created"] = facts_.created_unix_s;
-    json["model"] = facts_.model;
-    json["system_fingerprint"] = facts_.fingerprint;
-    json["seed"] = static_cast<int64_t>(facts_.generation.sampling.seed);
+  JsonText envelope(bool streaming) const {
+    JsonText json = JsonText::object();
+    json.member("id", facts_.id);
+    json.member("object", object_name(streaming));
+    json.member("created", facts_.created_unix_s);
+    json.member("model", facts_.model);
+    json.member("system_fingerprint", facts_.fingerprint);
+    json.member("seed", static_cast<int64_t>(facts_.generation.sampling.seed));
     return json;
   }
 
   std::string stream_event(Delta& delta, Choice& choice) {
     std::move(delta.prompt_scores.begin(), delta.prompt_scores.end(), std::back_inserter(choice.all.prompt_scores));
-    Json json = envelope(true);
-    json["choices"] = Json::array({stream_choice(delta, choice)});
-    if (facts_.generation.continuous_usage_stats) json["usage"] = usage(delta.prompt_tokens, delta.completion_tokens);
-    std::string events = sse_event(dump(json));
-    if (delta.error) {
-      events += sse_event(error_body(http_status(delta.error->code), *delta.error));
-    }
+    JsonText json = envelope(true);
+    json.member_text("choices", "[" + stream_choice(delta, choice) + "]");
+    if (generation().continuous_usage_stats) json.member("usage", usage(delta.prompt_tokens, delta.completion_tokens));
+    std::string events = sse_event(std::move(json).done());
+    if (delta.error) events += sse_event(error_body(http_status(delta.error->code), *delta.error));
     return events;
   }
 
@@ -215,53 +213,53 @@ class ChatWriter final : public Writer {
     return streaming ? "chat.completion.chunk" : "chat.completion";
   }
 
-  Json stream_choice(const Delta& delta, Choice& choice) override {
-    Json said;
+  std::string stream_choice(const Delta& delta, Choice& choice) override {
+    Json said = Json::object();
     if (!choice.started) said["role"] = "assistant";  // together with the first token: one chunk a token
     if (!choice.started || delta.tokens > 0 || !delta.text.empty()) said["content"] = delta.text;
-    Json json;
-    json["index"] = delta.choice;
-    json["delta"] = said.is_null() ? Json::object() : std::move(said);
-    json["logprobs"] = logprobs(delta.sampled);
-    json["finish_reason"] = finish_name(delta.finish);
-    if (delta.finish) json["stop_reason"] = stop_reason(delta);
-    if (generation().return_token_ids) json["token_ids"] = ids_of(delta.sampled);
-    return json;
+    JsonText json = JsonText::object();
+    json.member("index", delta.choice);
+    json.member("delta", said);
+    json.member_text("logprobs", logprobs(delta.sampled));
+    json.member("finish_reason", finish_name(delta.finish));
+    if (delta.finish) json.member("stop_reason", stop_reason(delta));
+    if (generation().return_token_ids) json.member("token_ids", ids_of(delta.sampled));
+    return std::move(json).done();
   }
 
-  Json whole_choice(const Delta& all) override {
+  std::string whole_choice(const Delta& all) override {
     Json message;
     message["role"] = "assistant";
     message["content"] = all.text;
     message["refusal"] = nullptr;
-    Json json;
-    json["index"] = all.choice;
-    json["message"] = std::move(message);
-    json["logprobs"] = logprobs(all.sampled);
-    json["finish_reason"] = finish_name(all.finish);
-    json["stop_reason"] = stop_reason(all);
-    if (generation().return_token_ids) json["token_ids"] = ids_of(all.sampled);
-    return json;
+    JsonText json = JsonText::object();
+    json.member("index", all.choice);
+    json.member("message", message);
+    json.member_text("logprobs", logprobs(all.sampled));
+    json.member("finish_reason", finish_name(all.finish));
+    json.member("stop_reason", stop_reason(all));
+    if (generation().return_token_ids) json.member("token_ids", ids_of(all.sampled));
+    return std::move(json).done();
   }
 
-  void finish_body(Json& answer) override {
-    if (generation().prompt_logprobs) answer["prompt_logprobs"] = prompt_logprobs(0);
-    if (generation().return_token_ids) answer["prompt_token_ids"] = prompt(0).ids;
+  void finish_body(JsonText& answer) override {
+    if (generation().prompt_logprobs) answer.member_text("prompt_logprobs", prompt_logprobs(0));
+    if (generation().return_token_ids) answer.member("prompt_token_ids", prompt(0).ids);
   }
 
-  Json logprobs(const std::vector<sampling::SampledToken>& sampled) const {
-    if (!wants_logprobs()) return nullptr;
-    Json content = Json::array();
+  std::string logprobs(const std::vector<sampling::SampledToken>& sampled) const {
+    if (!wants_logprobs()) return "null";
+    JsonText content = JsonText::array();
     for (const sampling::SampledToken& token : sampled) {
       Json one = token_json(token.id, token.logprob);
       one["top_logprobs"] = Json::array();
       for (const auto& top : token.top) one["top_logprobs"].push_back(token_json(top.id, top.logprob));
-      content.push_back(std::move(one));
+      content.element(one);
     }
-    Json json;
-    json["content"] = std::move(content);
-    json["refusal"] = nullptr;
-    return json;
+    JsonText json = JsonText::object();
+    json.member_text("content", std::move(content).done());
+    json.member("refusal", nullptr);
+    return std::move(json).done();
   }
 
   Json token_json(TokenId id, float logprob) const {
@@ -274,6 +272,43 @@ class ChatWriter final : public Writer {
   }
 };
 
+/// OpenAI's four parallel arrays of completion logprobs. The chosen token is always among top_logprobs; of two tokens
+/// with one spelling the likelier stays.
+class CompletionLogprobs {
+ public:
+  explicit CompletionLogprobs(const TokenTexts& texts) : texts_(texts) {}
+
+  /// Nothing predicts a prompt's first token.
+  void add_first(TokenId id, int64_t offset) {
+    tokens_.element(texts_.text(id));
+    token_logprobs_.element(nullptr);
+    top_logprobs_.element(nullptr);
+    text_offset_.element(offset);
+  }
+  void add(TokenId id, float logprob, const std::vector<sampling::TokenLogprob>& likeliest, int64_t offset) {
+    Json top = Json::object();
+    for (const auto& one : likeliest) top.emplace(texts_.text(one.id), exact(one.logprob));
+    top.emplace(texts_.text(id), exact(logprob));
+    tokens_.element(texts_.text(id));
+    token_logprobs_.element(exact(logprob));
+    top_logprobs_.element(top);
+    text_offset_.element(offset);
+  }
+  std::string done() && {
+    JsonText json = JsonText::object();
+    json.member_text("tokens", std::move(tokens_).done());
+    json.member_text("token_logprobs", std::move(token_logprobs_).done());
+    json.member_text("top_logprobs", std::move(top_logprobs_).done());
+    json.member_text("text_offset", std::move(text_offset_).done());
+    return std::move(json).done();
+  }
+
+ private:
+  const TokenTexts& texts_;
+  JsonText tokens_ = JsonText::array(), token_logprobs_ = JsonText::array(), top_logprobs_ = JsonText::array(),
+           text_offset_ = JsonText::array();
+};
+
 class CompletionWriter final : public Writer {
  public:
   using Writer::Writer;
@@ -281,87 +316,61 @@ class CompletionWriter final : public Writer {
  private:
   const char* object_name(bool /*streaming*/) const override { return "text_completion"; }
 
-  Json stream_choice(const Delta& delta, Choice& choice) override {
+  std::string stream_choice(const Delta& delta, Choice& choice) override {
     const bool echo = facts_.echo && !choice.started;
-    Json json;
-    json["index"] = delta.choice;
-    json["text"] = echo ? prompt(delta.choice).text + delta.text : delta.text;
-    json["logprobs"] = logprobs(delta, echo, choice.characters);
-    json["finish_reason"] = finish_name(delta.finish);
-    if (delta.finish) json["stop_reason"] = stop_reason(delta);
-    if (generation().return_token_ids) json["token_ids"] = ids_of(delta.sampled);
-    return json;
+    JsonText json = JsonText::object();
+    json.member("index", delta.choice);
+    json.member("text", echo ? prompt(delta.choice).text + delta.text : delta.text);
+    json.member_text("logprobs", logprobs(delta, echo, choice.characters));
+    json.member("finish_reason", finish_name(delta.finish));
+    if (delta.finish) json.member("stop_reason", stop_reason(delta));
+    if (generation().return_token_ids) json.member("token_ids", ids_of(delta.sampled));
+    return std::move(json).done();
   }
 
-  Json whole_choice(const Delta& all) override {
+  std::string whole_choice(const Delta& all) override {
     int64_t characters = 0;
-    Json json;
-    json["index"] = all.choice;
-    json["text"] = facts_.echo ? prompt(all.choice).text + all.text : all.text;
-    json["logprobs"] = logprobs(all, facts_.echo, characters);
-    json["finish_reason"] = finish_name(all.finish);
-    json["stop_reason"] = stop_reason(all);
-    if (generation().prompt_logprobs) json["prompt_logprobs"] = prompt_logprobs(all.choice);
+    JsonText json = JsonText::object();
+    json.member("index", all.choice);
+    json.member("text", facts_.echo ? prompt(all.choice).text + all.text : all.text);
+    json.member_text("logprobs", logprobs(all, facts_.echo, characters));
+    json.member("finish_reason", finish_name(all.finish));
+    json.member("stop_reason", stop_reason(all));
+    if (generation().prompt_logprobs) json.member_text("prompt_logprobs", prompt_logprobs(all.choice));
     if (generation().return_token_ids) {
-      json["token_ids"] = ids_of(all.sampled);
-      json["prompt_token_ids"] = prompt(all.choice).ids;
+      json.member("token_ids", ids_of(all.sampled));
+      json.member("prompt_token_ids", prompt(all.choice).ids);
     }
-    return json;
+    return std::move(json).done();
   }
 
-  /// OpenAI's four parallel arrays. The chosen token is always among top_logprobs; of two tokens with one spelling the
-  /// likelier stays.
-  struct Lists {
-    Json tokens = Json::array(), token_logprobs = Json::array(), top_logprobs = Json::array(),
-         text_offset = Json::array();
-  };
-
-  void append(Lists& lists, TokenId id, float logprob, const std::vector<sampling::TokenLogprob>& likeliest,
-              int64_t offset) const {
-    Json top = Json::object();
-    for (const auto& one : likeliest) top.emplace(texts_.text(one.id), exact(one.logprob));
-    top.emplace(texts_.text(id), exact(logprob));
-    lists.tokens.push_back(texts_.text(id));
-    lists.token_logprobs.push_back(exact(logprob));
-    lists.top_logprobs.push_back(std::move(top));
-    lists.text_offset.push_back(offset);
-  }
-
-  void append_prompt(Lists& lists, int32_t choice) const {
+  void append_prompt(CompletionLogprobs& lists, int32_t choice) const {
     const PromptEcho& echoed = prompt(choice);
     const auto offset = [&echoed](size_t i) { return i < echoed.text_offsets.size() ? echoed.text_offsets[i] : 0; };
     if (echoed.ids.empty()) return;
-    lists.tokens.push_back(texts_.text(echoed.ids[0]));  // nothing predicts the first token
-    lists.token_logprobs.push_back(nullptr);
-    lists.top_logprobs.push_back(nullptr);
-    lists.text_offset.push_back(offset(0));
+    lists.add_first(echoed.ids[0], offset(0));
     for (const engine::PromptScore& score : scores_of(choice)) {
       const auto next = static_cast<size_t>(score.position) + 1;
       if (next >= echoed.ids.size()) break;
-      append(lists, echoed.ids[next], score.next_logprob, score.top, offset(next));
+      lists.add(echoed.ids[next], score.next_logprob, score.top, offset(next));
     }
   }
 
   /// `characters` is where the delta's text begins in the whole text; it moves on.
-  Json logprobs(const Delta& delta, bool echo, int64_t& characters) const {
-    if (!wants_logprobs()) return nullptr;
-    Lists lists;
+  std::string logprobs(const Delta& delta, bool echo, int64_t& characters) const {
+    if (!wants_logprobs()) return "null";
+    CompletionLogprobs lists(texts_);
     if (echo) {
       append_prompt(lists, delta.choice);
       characters += count_code_points(prompt(delta.choice).text);
     }
     int64_t at = characters;
     for (const sampling::SampledToken& token : delta.sampled) {
-      append(lists, token.id, token.logprob, token.top, at);
+      lists.add(token.id, token.logprob, token.top, at);
       at += count_code_points(texts_.text(token.id));
     }
     characters += count_code_points(delta.text);
-    Json json;
-    json["tokens"] = std::move(lists.tokens);
-    json["token_logprobs"] = std::move(lists.token_logprobs);
-    json["top_logprobs"] = std::move(lists.top_logprobs);
-    json["text_offset"] = std::move(lists.text_offset);
-    return json;
+    return std::move(lists).done();
   }
 };
 
