@@ -1,5 +1,6 @@
 #include "api/connection.h"
 
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
@@ -61,6 +62,7 @@ class Busy {
 Connection::Connection(asio::ip::tcp::socket socket, ServerShared& shared)
     : socket_(std::move(socket)),
       shared_(shared),
+      waker_(std::make_shared<Waker>(Waker{shared.io, this})),
       news_(shared.io, asio::steady_timer::time_point::max()),
       chunk_(kReadBytes, '\0') {
   shared_.connections.insert(this);
@@ -68,6 +70,7 @@ Connection::Connection(asio::ip::tcp::socket socket, ServerShared& shared)
 }
 
 Connection::~Connection() {
+  waker_->connection = nullptr;
   cancel_generation();
   shared_.connections.erase(this);
 }
@@ -223,7 +226,7 @@ void Connection::abort_generation() {
 }
 
 awaitable<bool> Connection::generate(PreparedGeneration prepared, Framing framing) {
-  std::function<void()> wake = notifier();
+  std::function<void()> wake = [waker = waker_] { notify_later(waker); };
   const auto inbox = std::make_shared<Inbox>(prepared.choices, prepared.stream, prepared.keep_sampled, std::move(wake));
   Error why{Code::kInternal, "", ""};
   if (!submit(prepared, inbox, why)) {
@@ -343,8 +346,10 @@ void Connection::notify() {
   news_.cancel();
 }
 
-std::function<void()> Connection::notifier() {
-  return [self = shared_from_this()] { asio::post(self->shared_.io, [self] { self->notify(); }); };
+void Connection::notify_later(const std::shared_ptr<Waker>& waker) {
+  asio::post(waker->io, [waker] {
+    if (waker->connection != nullptr) waker->connection->notify();
+  });
 }
 
 awaitable<void> Connection::wait_for_news() {
@@ -353,23 +358,23 @@ awaitable<void> Connection::wait_for_news() {
 }
 
 awaitable<void> Connection::run_on_pool(std::function<void()> work) {
-  const auto done = std::make_shared<bool>(false);
-  const auto failure = std::make_shared<std::exception_ptr>();
-  const auto self = shared_from_this();
-  asio::post(shared_.pool, [self, done, failure, work = std::move(work)] {
+  struct Outcome {
+    std::atomic<bool> done{false};
+    std::exception_ptr thrown{};
+  };
+  const auto outcome = std::make_shared<Outcome>();
+  asio::post(shared_.pool, [waker = waker_, outcome, work = std::move(work)] {
     try {
       work();
     } catch (...) {
-      *failure = std::current_exception();
+      outcome->thrown = std::current_exception();
     }
-    asio::post(self->shared_.io, [self, done] {
-      *done = true;
-      self->notify();
-    });
+    outcome->done.store(true, std::memory_order_release);
+    notify_later(waker);
   });
   // The work refers to this coroutine's frame: whatever else wakes us, wait for it.
-  while (!*done) co_await wait_for_news();
-  if (*failure) std::rethrow_exception(*failure);
+  while (!outcome->done.load(std::memory_order_acquire)) co_await wait_for_news();
+  if (outcome->thrown) std::rethrow_exception(outcome->thrown);
 }
 
 // --- noticing that the client went away

@@ -24,11 +24,17 @@ struct ServerShared {
 
   const ServerOptions options;
   Service& service;
-  boost::asio::io_context io{1};
-  boost::asio::thread_pool pool;
   std::unordered_set<Connection*> connections{};
-  int64_t body_bytes = 0;  // reserved for bodies being read or judged
-  int32_t busy = 0;        // requests between their head and the last byte of their answer
+  int64_t body_bytes = 0;         // reserved for bodies being read or judged
+  int32_t busy = 0;               // requests between their head and the last byte of their answer
+  boost::asio::io_context io{1};  // its end destroys what connections are left, so it is declared after what they use
+  boost::asio::thread_pool pool;
+};
+
+/// Wakes a connection from another thread without owning it: connections live and die on the I/O thread.
+struct Waker {
+  boost::asio::io_context& io;
+  Connection* connection;  // I/O thread only; null once it is gone
 };
 
 /// One client's connection: requests in sequence, each read, judged, answered.
@@ -72,12 +78,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<void> end_watch();
   void on_watch(const boost::system::error_code& failure, size_t bytes);
   void notify();
-  std::function<void()> notifier();
+  static void notify_later(const std::shared_ptr<Waker>& waker);
   void set_deadline(int32_t milliseconds) { deadline_ = Clock::now() + std::chrono::milliseconds(milliseconds); }
   bool must_close() const { return shared_.service.draining(); }
 
   boost::asio::ip::tcp::socket socket_;
   ServerShared& shared_;
+  const std::shared_ptr<Waker> waker_;
   boost::asio::steady_timer news_;  // never expires; cancelled to wake the coroutine
   bool has_news_ = false;
   std::string buffer_{};  // bytes read and not consumed

@@ -156,11 +156,6 @@ Status finish_generation(const JsonField& root, GenerationRequest& request, cons
   const int32_t most = request.max_tokens.value_or(facts.max_model_len);
   PAGODA_TRY(const int64_t min_tokens, root.get("min_tokens").integer_or(0, 0, most));
   request.sampling.min_tokens = static_cast<int32_t>(min_tokens);
-  if (min_tokens > 0) {
-    request.sampling.suppressed_until_min_tokens = facts.end_of_generation;
-    request.sampling.suppressed_until_min_tokens.insert(request.sampling.suppressed_until_min_tokens.end(),
-                                                        request.stop_token_ids.begin(), request.stop_token_ids.end());
-  }
   return ok_status();
 }
 

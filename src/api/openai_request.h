@@ -18,9 +18,8 @@ namespace pagoda::api {
 struct ModelFacts {
   std::vector<std::string> names{};  // what `model` may say; the first one is reported
   int32_t vocab_size = 0;
-  int32_t max_model_len = 0;                 // tokens of prompt and answer together
-  int32_t pool_tokens = 0;                   // tokens the whole KV pool holds
-  std::vector<TokenId> end_of_generation{};  // held back until min_tokens
+  int32_t max_model_len = 0;  // tokens of prompt and answer together
+  int32_t context_limit = 0;  // the same, or what the whole KV pool holds if that is less
   int64_t created_unix_s = 0;
 };
 

@@ -34,8 +34,8 @@ Result<int32_t> answer_tokens(const GenerationRequest& generation, int64_t promp
   }
   if (generation.max_tokens) return static_cast<int32_t>(std::min<int64_t>(*generation.max_tokens, room));
   // Nobody asked for a length: to the context's end, or as far as the KV pool reaches if that is less.
-  const int64_t pool_room = facts.pool_tokens - prompt_tokens;
-  return static_cast<int32_t>(pool_room >= 1 ? std::min(room, pool_room) : room);
+  const int64_t reach = facts.context_limit - prompt_tokens;
+  return static_cast<int32_t>(reach >= 1 ? reach : room);
 }
 
 Status check_reservation(const std::vector<scheduler::Request>& requests) {

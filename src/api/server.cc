@@ -56,7 +56,10 @@ class AsioServer final : public Server {
     const auto found =
         resolver.resolve(shared_.options.host, std::to_string(shared_.options.port), tcp::resolver::passive, failure);
     if (failure || found.empty()) return refused(failure.message());
-    const tcp::endpoint endpoint = found.begin()->endpoint();
+    tcp::endpoint endpoint = found.begin()->endpoint();
+    for (const auto& one : found) {  // "localhost" means 127.0.0.1 to most clients
+      if (one.endpoint().address().is_v4()) endpoint = one.endpoint();
+    }
     acceptor_.open(endpoint.protocol(), failure);
     if (!failure) acceptor_.set_option(tcp::acceptor::reuse_address(true), failure);
     if (!failure) acceptor_.bind(endpoint, failure);
