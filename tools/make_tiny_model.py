@@ -149,8 +149,8 @@ class TinyModel:
             self.add_vector(blk + "attn_q_norm.weight", self.head_dim, 1, 0.1)
             self.add_vector(blk + "attn_k_norm.weight", self.head_dim, 1, 0.1)
         if a.arch == "gemma3":
-            self.add_vector(blk + "post_attention_norm.weight", a.width, 0.5, 0.1)
-            self.add_vector(blk + "post_ffw_norm.weight", a.width, 0.5, 0.1)
+            self.add_vector(blk + "post_attention_norm.weight", a.width, 1, 0.1)
+            self.add_vector(blk + "post_ffw_norm.weight", a.width, 1, 0.1)
         self.add_vector(blk + "ffn_norm.weight", a.width, 1, 0.1)
         self.add_matrix(blk + "ffn_gate.weight", a.ffn, a.width)
         self.add_matrix(blk + "ffn_up.weight", a.ffn, a.width)
@@ -160,9 +160,9 @@ class TinyModel:
         a = self.args
         vocab = self.add_vocabulary()
         self.add_config(vocab)
-        # gemma3 multiplies embeddings by sqrt(width)
-        self.add_matrix("token_embd.weight", vocab, a.width, 1 / math.sqrt(a.width) if a.arch == "gemma3" else 1.0,
-                        a.embed_type)
+        # A tied embedding is the head too, and gemma3 multiplies embeddings by sqrt(width): both want them small.
+        small = a.tied or a.arch == "gemma3"
+        self.add_matrix("token_embd.weight", vocab, a.width, 1 / math.sqrt(a.width) if small else 1.0, a.embed_type)
         for i in range(a.layers):
             self.add_layer(i)
         self.add_vector("output_norm.weight", a.width, 1, 0.1)
