@@ -20,6 +20,8 @@ int parse_and_run(int argc, char** argv) {
   Invocation invocation;
   add_completion(app, invocation);
   add_inspect(app, invocation);
+  add_list(app, invocation);
+  add_pull(app, invocation);
   add_version(app, invocation);
 
   try {
