@@ -14,8 +14,16 @@ void matmul_avx2(const PackedMatrix& w, const ActView& x, Range range, Mat<float
   switch (w.type) {
     case TensorType::kQ4_K:
       return matmul_q4_k_avx2(w, x, groups, y);
+    case TensorType::kQ6_K:
+      return matmul_q6_k_avx2(w, x, groups, y);
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1:
+    case TensorType::kQ5_0:
+      return matmul_block32_avx2(w, x, groups, y);
+    case TensorType::kQ8_0:
+      return matmul_q8_0_avx2(w, x, groups, y);
     default:
-      return matmul_portable(w, x, range, y);
+      return matmul_float_avx2(w, x, groups, y);
   }
 }
 
