@@ -78,8 +78,9 @@ struct CasedRules {
 };
 
 // UPPER*LOWER+ or else UPPER+LOWER* from `at`; `at` if there is none. The regex's backtracking in two passes at most:
-// UPPER* takes all it can; if no LOWER follows, it gives back down to the last character that is both.
-size_t cased_word(std::string_view text, size_t at, const CasedRules& rules) {
+// UPPER* takes all it can; if no LOWER follows, it gives back down to the last character that is both. `lower` says
+// whether the first of the two matched.
+size_t cased_word(std::string_view text, size_t at, const CasedRules& rules, bool& lower) {
   const auto in = [&](const ScannedChar& c, int classes) { return c.is(classes) && !(rules.han_apart && c.is(kHan)); };
   constexpr int kBoth = kOtherLetter | kMark;
   size_t end = at, behind_last_both = at;
@@ -88,6 +89,7 @@ size_t cased_word(std::string_view text, size_t at, const CasedRules& rules) {
     end += c.bytes;
     if (c.is(kBoth)) behind_last_both = end;
   }
+  lower = in(c, kLowercase) || behind_last_both > at;
   if (in(c, kLowercase))
     return skip_run(text, end, [&](const ScannedChar& next) { return in(next, kLowercase | kBoth); });
   return behind_last_both > at ? behind_last_both : end;
@@ -97,11 +99,13 @@ size_t split_o200k(std::string_view text, size_t at, const CasedRules& rules) {
   const ScannedChar first = scan_char(text, at);
   if (rules.han_apart && first.is(kHan)) return skip_class(text, at, kHan);
   size_t end = at;
+  bool lower = false;
   if (!first.is(kLineBreak | kLetter | kNumber)) {  // the prefix, given back if no word follows it
-    end = cased_word(text, at + first.bytes, rules);
-    if (end == at + first.bytes) end = at;
+    end = cased_word(text, at + first.bytes, rules, lower);
+    // A mark is prefix or word: as a word it makes UPPER*LOWER+ match, which comes before UPPER+LOWER* behind a prefix.
+    if (end == at + first.bytes || (!lower && first.is(kMark))) end = at;
   }
-  if (end == at) end = cased_word(text, at, rules);
+  if (end == at) end = cased_word(text, at, rules, lower);
   if (end > at) return rules.contractions ? contraction(text, end, true) : end;
   if (first.is(kNumber)) return number(text, at, rules.digits_max);
   if (end = signs(text, at, kWhiteSpace | kLetter | kNumber, true, rules.slash); end > at) return end;
