@@ -18,17 +18,24 @@ class ModelProtoReader {
 
   struct Field {
     uint64_t number;
-    uint64_t value = 0;      // varint or fixed32
+    uint64_t value = 0;  // varint or fixed32
     std::string_view bytes{};
   };
   Field next() {
     const uint64_t key = varint();
     Field field{key >> 3};
     switch (key & 7) {
-      case 0: field.value = varint(); break;
-      case 2: field.bytes = take(varint()); break;
-      case 5: std::memcpy(&field.value, take(4).data(), 4); break;
-      default: throw std::runtime_error("unexpected wire type");
+      case 0:
+        field.value = varint();
+        break;
+      case 2:
+        field.bytes = take(varint());
+        break;
+      case 5:
+        std::memcpy(&field.value, take(4).data(), 4);
+        break;
+      default:
+        throw std::runtime_error("unexpected wire type");
     }
     return field;
   }

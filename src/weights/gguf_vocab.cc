@@ -173,6 +173,7 @@ Status read_flags(const GgufFile& file, VocabSpec& spec) {
 
 Result<VocabSpec> read_vocab(const GgufFile& file) {
   VocabSpec spec;
+  PAGODA_TRY(spec.name, file.get_string_or("general.name", ""));
   PAGODA_TRY(spec.model, file.get_string("tokenizer.ggml.model"));
   PAGODA_TRY(spec.pre, file.get_string_or("tokenizer.ggml.pre", ""));
   PAGODA_TRY_STATUS(read_tokens(file, spec));
