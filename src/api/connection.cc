@@ -243,7 +243,7 @@ awaitable<bool> Connection::generate(PreparedGeneration prepared, Framing framin
   if (inbox->finished()) running_.clear();
   cancel_generation();  // the client went away
   co_await end_watch();
-  co_return go_on && !peer_gone_;
+  co_return go_on && !peer_gone_ && !must_close();
 }
 
 awaitable<bool> Connection::stream(PreparedGeneration& prepared, Inbox& inbox, Framing framing) {

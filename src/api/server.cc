@@ -147,6 +147,7 @@ class AsioServer final : public Server {
         connection->expire_if_late(now);
       }
       if (draining_ && drain_is_over(now)) {
+        for (Connection* connection : shared_.connections) connection->close();
         shared_.io.stop();
         co_return;
       }
