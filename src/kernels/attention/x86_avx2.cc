@@ -12,7 +12,8 @@ namespace pagoda::kernels {
 namespace {
 
 constexpr int32_t kBlocksAChunk = kChunkTokens / kBlockTokens;
-constexpr int32_t kValueBlocks = 4;  // blocks of V per pass over the columns: 16 KiB at Dh = 128, half of L1
+constexpr int32_t kValueBytes = 16384;  // V per pass over the columns: half of L1
+constexpr int kAhead = 4;               // blocks between what is read and what is prefetched (into L2)
 
 struct F16 {
   using Stored = uint16_t;
@@ -34,10 +35,21 @@ struct Group {
   Range part[kPairGroup];  // what each pair sees of the chunk, in [0, 256)
 };
 
+/// Blocks [first, first + count) of a chunk: where one head's K lies, then its V, then the K of the next chunk's first
+/// blocks. This is the order in which memory is read, so the entry kAhead further on is what to prefetch: no prefetcher
+/// of the CPU follows from one block to the next, and decode from memory without it is half as fast.
+struct Blocks {
+  int32_t first;
+  int32_t count;
+  const std::byte* data[2 * kBlocksAChunk + kAhead];
+
+  const std::byte* const* k() const { return data; }
+  const std::byte* const* v() const { return data + count; }
+};
+
 // The inner loops stay apart from their callers (noinline), or the compiler spills their pointers and sums.
 
-// ---- scores
-// ----------------------------------------------------------------------------------------------------------
+// ---- scores ----
 
 // Of N scalars and V vectors the fewer are held in registers and the others streamed: 12 sums and at most 4 operands.
 // The sums are touched only here, never through a reference, or gcc keeps a copy of each in memory.
@@ -46,14 +58,19 @@ struct Group {
 template <class Type, int N, int B>
 [[gnu::noinline]] void score_blocks(const float* q, const std::byte* const* k_blocks, int32_t head_dim, float* scores) {
   __m256 acc[N][2 * B];
-  const typename Type::Stored* k[B];
+  const typename Type::Stored *k[B], *ahead[B];
 #pragma GCC unroll 12
-  for (int b = 0; b < B; ++b) k[b] = reinterpret_cast<const typename Type::Stored*>(k_blocks[b]);
+  for (int b = 0; b < B; ++b) {
+    k[b] = reinterpret_cast<const typename Type::Stored*>(k_blocks[b]);
+    ahead[b] = reinterpret_cast<const typename Type::Stored*>(k_blocks[b + kAhead]);
+  }
 #pragma GCC unroll 12
   for (int n = 0; n < N; ++n)
 #pragma GCC unroll 12
     for (int v = 0; v < 2 * B; ++v) acc[n][v] = _mm256_setzero_ps();
   for (int64_t d = 0; d < head_dim; ++d, q += kPairGroup) {
+#pragma GCC unroll 12
+    for (int b = 0; b < B; ++b) _mm_prefetch(ahead[b] + d * kBlockTokens, _MM_HINT_T1);
     if constexpr (N <= 2 * B) {
       __m256 query[N];
 #pragma GCC unroll 12
@@ -83,34 +100,34 @@ template <class Type, int N, int B>
 }
 
 template <class Type, int N>
-void score_range(const Group& g, const std::byte* const* k_blocks, int32_t begin, int32_t end, int32_t head_dim) {
+void score_range(const Group& g, const Blocks& blocks, int32_t head_dim) {
   constexpr int kBlocks = N == 1 ? 4 : N <= 3 ? 2 : 1;
-  int32_t b = begin;
-  for (; b + kBlocks <= end; b += kBlocks)
-    score_blocks<Type, N, kBlocks>(g.q, k_blocks + b, head_dim, g.scores + b * kBlockTokens);
-  for (; b < end; ++b) score_blocks<Type, N, 1>(g.q, k_blocks + b, head_dim, g.scores + b * kBlockTokens);
+  float* scores = g.scores + blocks.first * kBlockTokens;
+  int32_t b = 0;
+  for (; b + kBlocks <= blocks.count; b += kBlocks)
+    score_blocks<Type, N, kBlocks>(g.q, blocks.k() + b, head_dim, scores + b * kBlockTokens);
+  for (; b < blocks.count; ++b) score_blocks<Type, N, 1>(g.q, blocks.k() + b, head_dim, scores + b * kBlockTokens);
 }
 
 template <class Type>
-void scores_of(const Group& g, const std::byte* const* k_blocks, int32_t begin, int32_t end, int32_t head_dim) {
+void scores_of(const Group& g, const Blocks& blocks, int32_t head_dim) {
   switch (g.pairs) {
     case 1:
-      return score_range<Type, 1>(g, k_blocks, begin, end, head_dim);
+      return score_range<Type, 1>(g, blocks, head_dim);
     case 2:
-      return score_range<Type, 2>(g, k_blocks, begin, end, head_dim);
+      return score_range<Type, 2>(g, blocks, head_dim);
     case 3:
-      return score_range<Type, 3>(g, k_blocks, begin, end, head_dim);
+      return score_range<Type, 3>(g, blocks, head_dim);
     case 4:
-      return score_range<Type, 4>(g, k_blocks, begin, end, head_dim);
+      return score_range<Type, 4>(g, blocks, head_dim);
     case 5:
-      return score_range<Type, 5>(g, k_blocks, begin, end, head_dim);
+      return score_range<Type, 5>(g, blocks, head_dim);
     default:
-      return score_range<Type, 6>(g, k_blocks, begin, end, head_dim);
+      return score_range<Type, 6>(g, blocks, head_dim);
   }
 }
 
-// ---- softmax
-// ---------------------------------------------------------------------------------------------------------
+// ---- softmax ----
 
 /// All ones in the lanes of tokens [at, at + 8) that lie in `part`.
 __m256 lanes_in(Range part, int32_t at) {
@@ -154,12 +171,11 @@ MaxSum softmax_chunk(float* s, Range part, float softcap) {
   return {max, avx2::fold_lanes(sum)};
 }
 
-// ---- values
-// ----------------------------------------------------------------------------------------------------------
+// ---- values ----
 
-/// Tokens [begin, end) of a chunk, in blocks given by their V.
+/// Tokens [begin, end) of a chunk.
 struct Values {
-  const std::byte* const* v_blocks;  // of the chunk's blocks
+  const Blocks& blocks;
   int32_t begin;
   int32_t end;
   int32_t head_dim;
@@ -178,9 +194,13 @@ template <class Type, int N, int V>
   for (int32_t j = values.begin; j < values.end;) {
     const int32_t block = j / kBlockTokens, block_end = (block + 1) * kBlockTokens;
     const int32_t stop = block_end < values.end ? block_end : values.end;
-    const auto* row =
-        reinterpret_cast<const typename Type::Stored*>(values.v_blocks[block]) + j % kBlockTokens * head_dim + column;
-    for (; j < stop; ++j, row += head_dim) {
+    const int64_t offset = j % kBlockTokens * head_dim + column;
+    const std::byte* const* stored = values.blocks.v() + (block - values.blocks.first);
+    const auto* row = reinterpret_cast<const typename Type::Stored*>(stored[0]) + offset;
+    const auto* ahead = reinterpret_cast<const typename Type::Stored*>(stored[kAhead]) + offset;
+    for (; j < stop; ++j, row += head_dim, ahead += head_dim) {
+      _mm_prefetch(ahead, _MM_HINT_T1);
+      if constexpr (8 * V * sizeof(*row) > 64) _mm_prefetch(ahead + 64 / sizeof(*row), _MM_HINT_T1);
       if constexpr (N <= V) {
         __m256 weight[N];
 #pragma GCC unroll 12
@@ -213,9 +233,10 @@ template <class Type, int N, int V>
 template <class Type, int N>
 void add_values(const Group& g, int32_t first, Values v) {
   constexpr int kVectors = N == 1 ? 8 : N <= 3 ? 4 : 2;
-  const int32_t end = v.end;
+  const int32_t end = v.end, row_bytes = v.head_dim * static_cast<int32_t>(sizeof(typename Type::Stored));
+  const int32_t blocks_a_pass = div_ceil(kValueBytes, row_bytes * kBlockTokens);
   while (v.begin < end) {
-    const int32_t stop = (v.begin / kBlockTokens + kValueBlocks) * kBlockTokens;
+    const int32_t stop = (v.begin / kBlockTokens + blocks_a_pass) * kBlockTokens;
     v.end = stop < end ? stop : end;
     int32_t column = 0;
     for (; column + 8 * kVectors <= v.head_dim; column += 8 * kVectors)
@@ -246,7 +267,7 @@ void values_of(const Group& g, int32_t first, int32_t pairs, const Values& v) {
 /// Adds every pair's visible values. Rows see slightly different ranges, so the tokens are cut where the set of pairs
 /// that see them changes; rows ascend, so such a set is contiguous.
 template <class Type>
-void weighted_values(const Group& g, const std::byte* const* v_blocks, Range tokens, int32_t head_dim) {
+void weighted_values(const Group& g, const Blocks& blocks, Range tokens, int32_t head_dim) {
   for (int32_t at = tokens.begin; at < tokens.end;) {
     int32_t first = 0, last = 0, next = tokens.end;
     for (int32_t i = 0; i < g.pairs; ++i) {
@@ -256,13 +277,12 @@ void weighted_values(const Group& g, const std::byte* const* v_blocks, Range tok
       if (part.end <= at) first = i + 1;
       if (part.begin <= at) last = i + 1;
     }
-    values_of<Type>(g, first, last - first, {v_blocks, at, next, head_dim});
+    values_of<Type>(g, first, last - first, {blocks, at, next, head_dim});
     at = next;
   }
 }
 
-// ---- chunks and tiles
-// ------------------------------------------------------------------------------------------------
+// ---- chunks and tiles ----
 
 /// Pairs [0, n) of a tile: row-major over rows, then heads.
 struct Tile {
@@ -307,6 +327,24 @@ void merge_chunk(Tile& tile, int32_t pair, MaxSum part, const float* chunk) {
   }
 }
 
+Blocks blocks_of(const Tile& tile, int32_t chunk, Range tokens) {
+  Blocks blocks;
+  blocks.first = tokens.begin / kBlockTokens;
+  blocks.count = div_ceil(tokens.end, kBlockTokens) - blocks.first;
+  const BlockId* table = tile.args.block_table + chunk * kBlocksAChunk + blocks.first;
+  for (int32_t b = 0; b < blocks.count; ++b) {
+    blocks.data[b] = k_of(tile.kv, table[b], tile.args.kv_head);
+    blocks.data[blocks.count + b] = v_of(tile.kv, table[b], tile.args.kv_head);
+  }
+  const int32_t written =
+      div_ceil(tile.seen(tile.pairs - 1).end, kBlockTokens) - (chunk * kBlocksAChunk + blocks.first);
+  for (int32_t b = 0; b < kAhead; ++b)  // past the last block there is nothing to prefetch but what is there already
+    blocks.data[2 * blocks.count + b] = blocks.count + b < written
+                                            ? k_of(tile.kv, table[blocks.count + b], tile.args.kv_head)
+                                            : blocks.data[blocks.count];
+  return blocks;
+}
+
 /// Runs one group of the tile through one chunk; pairs that see nothing of it are left out.
 template <class Type>
 void attend_chunk(Tile& tile, int32_t group, int32_t chunk) {
@@ -332,18 +370,12 @@ void attend_chunk(Tile& tile, int32_t group, int32_t chunk) {
     if (g.part[i].end > tokens.end) tokens.end = g.part[i].end;
   }
 
-  const std::byte *k_blocks[kBlocksAChunk], *v_blocks[kBlocksAChunk];
-  const int32_t block_begin = tokens.begin / kBlockTokens, block_end = div_ceil(tokens.end, kBlockTokens);
-  for (int32_t b = block_begin; b < block_end; ++b) {
-    const BlockId block = tile.args.block_table[chunk * kBlocksAChunk + b];
-    k_blocks[b] = k_of(tile.kv, block, tile.args.kv_head);
-    v_blocks[b] = v_of(tile.kv, block, tile.args.kv_head);
-  }
-  scores_of<Type>(g, k_blocks, block_begin, block_end, head_dim);
+  const Blocks blocks = blocks_of(tile, chunk, tokens);
+  scores_of<Type>(g, blocks, head_dim);
   MaxSum part_sum[kPairGroup];
   for (int32_t i = 0; i < g.pairs; ++i)
     part_sum[i] = softmax_chunk(g.scores + i * kChunkTokens, g.part[i], tile.args.softcap);
-  weighted_values<Type>(g, v_blocks, tokens, head_dim);
+  weighted_values<Type>(g, blocks, tokens, head_dim);
   for (int32_t i = 0; i < g.pairs; ++i) {
     if (chunk == tile.seen(begin + i).begin / kChunkTokens)
       tile.total[begin + i] = part_sum[i];
@@ -369,8 +401,7 @@ void attend_tile(Tile& tile) {
   }
 }
 
-// ---- writing K and V
-// -------------------------------------------------------------------------------------------------
+// ---- writing K and V ----
 
 void write_f16(const KvLayer& kv, BlockId block, int32_t head, int32_t slot, const float* k, const float* v) {
   auto* k_out = reinterpret_cast<uint16_t*>(const_cast<std::byte*>(k_of(kv, block, head)));

@@ -57,7 +57,8 @@ struct Lanes {
                   _mm256_cmp_ps(x, _mm256_set1_ps(-126.f), _CMP_LT_OQ));
 }
 
-/// exp2 of x <= 0 or NaN, as attention's probabilities are: the same bits without the upper clip.
+/// exp2 of x <= 0 or NaN, as attention's probabilities are: the same bits without the upper clip. NaN needs no select: the
+/// polynomial is NaN, and its n converts to 0x80000000, which the shift clears.
 [[gnu::always_inline]] inline __m256 exp2_not_positive(__m256 x) {
   const __m256 magic = _mm256_set1_ps(math::kRoundMagic);
   const __m256 n = _mm256_sub_ps(_mm256_add_ps(x, magic), magic);
@@ -65,9 +66,7 @@ struct Lanes {
   __m256 p = _mm256_set1_ps(math::kExp2Poly[5]);
   for (int i = 4; i >= 0; --i) p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(math::kExp2Poly[i]));
   const __m256 value = scale_exponent(_mm256_fmadd_ps(p, f, _mm256_set1_ps(1.f)), n);
-  // NaN is neither below nor ordered: its lane keeps 1-ish garbage, so it is put back.
-  const __m256 kept = _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-126.f), _CMP_LT_OQ), value);
-  return _mm256_blendv_ps(kept, x, _mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-126.f), _CMP_LT_OQ), value);
 }
 
 [[gnu::always_inline]] inline __m256 exp(__m256 x) {
