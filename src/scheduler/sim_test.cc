@@ -72,12 +72,6 @@ struct Outcome {
   int64_t preempted = 0;
 };
 
-int64_t preemptions(const Rig& rig) {
-  const std::string text = rig.metrics.expose();
-  const size_t at = text.find("\nvllm:num_preemptions_total{");
-  return at == std::string::npos ? 0 : std::stoll(text.substr(text.find("} ", at) + 2));
-}
-
 Outcome simulate(const SimulatedLoad& load, std::shared_ptr<const text::Tokenizer> tokenizer) {
   Rig rig(load.limits, tokenizer);
   std::vector<std::shared_ptr<MemorySink>> sinks;
@@ -101,7 +95,7 @@ Outcome simulate(const SimulatedLoad& load, std::shared_ptr<const text::Tokenize
   const Scheduler::Load left = rig.scheduler.load();
   EXPECT_EQ(left.running + left.waiting, 0);
   EXPECT_EQ(left.free_blocks, left.total_blocks);
-  Outcome outcome{{}, rig.engine.trace, preemptions(rig)};
+  Outcome outcome{{}, rig.engine.trace, preemptions_in(rig.metrics.expose())};
   for (const auto& sink : sinks) outcome.events.push_back(sink->events());
   return outcome;
 }

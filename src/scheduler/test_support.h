@@ -226,6 +226,10 @@ struct Rig {
   RequestId last_id{};
 };
 
-inline std::vector<TokenId> prompt_of(const std::string& text) { return {text.begin(), text.end()}; }
+/// The preemption counter of an exposed /metrics page.
+inline int64_t preemptions_in(const std::string& page) {
+  const size_t at = page.find("\nvllm:num_preemptions_total{");
+  return at == std::string::npos ? 0 : std::stoll(page.substr(page.find("} ", at) + 2));
+}
 
 }  // namespace pagoda::scheduler
