@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-GoldenCase case_of(const std::string& name, const json& value) {   // throws where the file is not as described
+GoldenCase case_of(const std::string& name, const json& value) {  // throws where the file is not as described
   GoldenCase c;
   c.name = name;
   c.text = value.value("text", "");
@@ -33,15 +33,17 @@ Status check(const GoldenCase& c) {
     return Error{Code::kCorruptFile, fmt::format("golden case {}: {}", c.name, what)};
   };
   if (c.ids.size() < 2) return refuse("fewer than 2 ids");
-  if (c.top_ids.size() != c.ids.size() || c.top_logprobs.size() != c.ids.size()) return refuse("not one top list an id");
+  if (c.top_ids.size() != c.ids.size() || c.top_logprobs.size() != c.ids.size())
+    return refuse("not one top list an id");
   for (size_t t = 0; t < c.ids.size(); ++t)
-    if (c.top_ids[t].empty() || c.top_ids[t].size() != c.top_logprobs[t].size()) return refuse("top lists of unequal length");
+    if (c.top_ids[t].empty() || c.top_ids[t].size() != c.top_logprobs[t].size())
+      return refuse("top lists of unequal length");
   return ok_status();
 }
 
 /// sum over the listed tokens of p (ln p - ln q), plus the same for all others as one.
 double kl_at(const std::vector<double>& log_p, const std::vector<float>& log_q) {
-  constexpr double kTiny = 1e-12;   // what rounding may leave of an empty rest
+  constexpr double kTiny = 1e-12;  // what rounding may leave of an empty rest
   double kl = 0, p_rest = 1, q_rest = 1;
   for (size_t i = 0; i < log_p.size(); ++i) {
     const double p = std::exp(log_p[i]), lq = static_cast<double>(log_q[i]);
@@ -54,7 +56,9 @@ double kl_at(const std::vector<double>& log_p, const std::vector<float>& log_q) 
   return kl + p_rest * std::log(p_rest / q_rest);
 }
 
-double mean(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size()); }
+double mean(const std::vector<double>& v) {
+  return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+}
 
 double median(std::vector<double> v) {
   std::ranges::sort(v);

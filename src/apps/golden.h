@@ -25,11 +25,11 @@ Result<std::vector<GoldenCase>> read_golden(const std::string& path);
 
 /// How far we are from the exact evaluation of one prompt.
 struct GoldenResult {
-  double kl_mean;       // nats over positions: sum over the top ids of p (ln p - ln q), plus one bucket for the rest
-  double kl_median;     // of an even number: the mean of the middle two
+  double kl_mean;    // nats over positions: sum over the top ids of p (ln p - ln q), plus one bucket for the rest
+  double kl_median;  // of an even number: the mean of the middle two
   double kl_max;
-  double top1_agree;    // share of positions where our likeliest token is the file's
-  double nll_mean;      // nats, of ids[1..T)
+  double top1_agree;  // share of positions where our likeliest token is the file's
+  double nll_mean;    // nats, of ids[1..T)
 };
 
 /// `scores` are ours for every position, asked with top = 1 and ids = the case's top_ids.

@@ -18,7 +18,9 @@ int parse_and_run(int argc, char** argv) {
   app.footer("Start here:  pagoda run smollm2:135m \"Why is the sky blue?\"");
 
   Invocation invocation;
+  add_bench(app, invocation);
   add_completion(app, invocation);
+  add_eval(app, invocation);
   add_inspect(app, invocation);
   add_list(app, invocation);
   add_pull(app, invocation);

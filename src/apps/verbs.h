@@ -11,7 +11,9 @@ struct Invocation {
 };
 
 /// Each verb adds its subcommand, with flags, help and examples, and sets `invocation.run` when chosen.
+void add_bench(CLI::App& app, Invocation& invocation);
 void add_completion(CLI::App& app, Invocation& invocation);
+void add_eval(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_list(CLI::App& app, Invocation& invocation);
 void add_pull(CLI::App& app, Invocation& invocation);
