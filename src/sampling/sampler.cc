@@ -8,7 +8,6 @@
 
 #include "core/check.h"
 #include "sampling/noise.h"
-#include "sampling/ordered_prefix.h"
 #include "sampling/penalties.h"
 
 namespace pagoda::sampling {
@@ -31,8 +30,8 @@ std::vector<TokenLogprob> likeliest(std::span<const float> logits, float maximum
                                     SamplerScratch& scratch) {
   std::vector<TokenLogprob> out;
   if (top <= 0) return out;
-  OrderedPrefix order(logits, maximum, 1.f, scratch.candidates);
-  const size_t n = order.extend(static_cast<size_t>(top));
+  OrderedPrefix order(logits, maximum, 1.f, scratch.ordered);
+  const size_t n = std::min(order.extend(static_cast<size_t>(top)), static_cast<size_t>(top));
   out.reserve(n);
   for (size_t i = 0; i < n; ++i) out.push_back({order.id(i), order.logit(i) - log_sum_exp});
   return out;
@@ -100,7 +99,7 @@ size_t kept(const Draw& draw, OrderedPrefix& order, const kernels::Ops& ops) {
   float cumulative = 0.f;
   for (size_t i = 0; i < limit; ++i) {
     if (i == ordered) ordered = order.extend(std::min(limit, std::max(kFirstLook, 4 * ordered)));
-    if (i == ordered) return i;  // the vocabulary ended
+    if (i >= ordered) return i;  // the vocabulary ended
     const float weight = draw.weights[static_cast<size_t>(order.id(i))];
     if (weight < params.min_p) return i;
     cumulative += weight / total;
@@ -110,7 +109,7 @@ size_t kept(const Draw& draw, OrderedPrefix& order, const kernels::Ops& ops) {
 }
 
 TokenId draw_ordered(const Draw& draw, SamplerScratch& scratch, const kernels::Ops& ops) {
-  OrderedPrefix order(draw.logits, draw.best.value, draw.params.temperature, scratch.candidates);
+  OrderedPrefix order(draw.logits, draw.best.value, draw.params.temperature, scratch.ordered);
   const size_t n = kept(draw, order, ops);
   GumbelMax race(draw.logits, draw.weights, draw.best.value, draw.params.temperature);
   for (size_t i = 0; i < n; ++i) {

@@ -5,16 +5,17 @@
 
 #include "core/result.h"
 #include "kernels/ops.h"
+#include "sampling/ordered_prefix.h"
 #include "sampling/params.h"
 
 namespace pagoda::sampling {
 
 /// Scratch of one thread, reused between tokens.
 struct SamplerScratch {
-  std::vector<float> work;                            // [V] exp(logit/T - maximum)
-  std::vector<float> raw;                             // [V] logits as the model gave them, if logprobs are asked for
-  std::vector<std::pair<float, TokenId>> candidates;  // see OrderedPrefix
-  std::vector<int32_t> counts;                        // [V] all zero between calls
+  std::vector<float> work;  // [V] exp(logit/T - maximum)
+  std::vector<float> raw;   // [V] logits as the model gave them, if logprobs are asked for
+  OrderedPrefix::Storage ordered;
+  std::vector<int32_t> counts;  // [V] all zero between calls
 };
 
 /// logits [V] -> one token. `logits` is changed in place.
