@@ -10,7 +10,7 @@ namespace pagoda::model {
 ///   base     > 0; `scale` is 1 / linear scaling factor (arXiv:2306.15595)
 ///   factors  [dims/2] Llama-3's divisors (`rope_freqs.weight`), or empty
 ///
-/// Numbers: double, own log2 and exp2 (glibc picks variants by CPU), relative error below 1e-14.
+/// Numbers: double, pow_f64 (glibc picks variants of pow by CPU), relative error below 1e-14.
 /// Source: Su et al. 2021, arXiv:2104.09864.
 std::vector<double> rope_frequencies(double base, int32_t dims, double scale, std::span<const float> factors);
 
