@@ -20,10 +20,12 @@ int parse_and_run(int argc, char** argv) {
   Invocation invocation;
   add_bench(app, invocation);
   add_completion(app, invocation);
+  add_detokenize(app, invocation);
   add_eval(app, invocation);
   add_inspect(app, invocation);
   add_list(app, invocation);
   add_pull(app, invocation);
+  add_tokenize(app, invocation);
   add_version(app, invocation);
 
   try {

@@ -13,10 +13,12 @@ struct Invocation {
 /// Each verb adds its subcommand, with flags, help and examples, and sets `invocation.run` when chosen.
 void add_bench(CLI::App& app, Invocation& invocation);
 void add_completion(CLI::App& app, Invocation& invocation);
+void add_detokenize(CLI::App& app, Invocation& invocation);
 void add_eval(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_list(CLI::App& app, Invocation& invocation);
 void add_pull(CLI::App& app, Invocation& invocation);
+void add_tokenize(CLI::App& app, Invocation& invocation);
 void add_version(CLI::App& app, Invocation& invocation);
 
 }  // namespace pagoda::apps
