@@ -173,16 +173,22 @@ MaxSum softmax_chunk(float* s, Range part, float softcap) {
 
 // ---- values ----
 
+/// K or V values in a cache line.
+template <class Type>
+constexpr int32_t kLineValues = 64 / sizeof(typename Type::Stored);
+
 /// Tokens [begin, end) of a chunk.
 struct Values {
   const Blocks& blocks;
+  bool prefetch;  // the first group of a tile fetches for all
   int32_t begin;
   int32_t end;
   int32_t head_dim;
 };
 
 /// out[n][column .. column + 8 V) += p[n][j] v[j] for N pairs from `first` on: one fma chain over tokens a value.
-template <class Type, int N, int V>
+/// Prefetch also asks for these columns of the blocks ahead; where it is not needed it would cost a tenth.
+template <class Type, int N, int V, bool Prefetch>
 [[gnu::noinline]] void add_columns(const Group& g, int32_t first, const Values& values, int32_t column) {
   __m256 acc[N][V];
 #pragma GCC unroll 12
@@ -199,8 +205,10 @@ template <class Type, int N, int V>
     const auto* row = reinterpret_cast<const typename Type::Stored*>(stored[0]) + offset;
     const auto* ahead = reinterpret_cast<const typename Type::Stored*>(stored[kAhead]) + offset;
     for (; j < stop; ++j, row += head_dim, ahead += head_dim) {
-      _mm_prefetch(ahead, _MM_HINT_T1);
-      if constexpr (8 * V * sizeof(*row) > 64) _mm_prefetch(ahead + 64 / sizeof(*row), _MM_HINT_T1);
+      if constexpr (Prefetch) {
+        _mm_prefetch(ahead, _MM_HINT_T1);
+        if constexpr (8 * V > kLineValues<Type>) _mm_prefetch(ahead + kLineValues<Type>, _MM_HINT_T1);
+      }
       if constexpr (N <= V) {
         __m256 weight[N];
 #pragma GCC unroll 12
@@ -239,9 +247,13 @@ void add_values(const Group& g, int32_t first, Values v) {
     const int32_t stop = (v.begin / kBlockTokens + blocks_a_pass) * kBlockTokens;
     v.end = stop < end ? stop : end;
     int32_t column = 0;
-    for (; column + 8 * kVectors <= v.head_dim; column += 8 * kVectors)
-      add_columns<Type, N, kVectors>(g, first, v, column);
-    for (; column < v.head_dim; column += 8) add_columns<Type, N, 1>(g, first, v, column);
+    for (; column + 8 * kVectors <= v.head_dim; column += 8 * kVectors) {
+      if (v.prefetch && column % kLineValues<Type> == 0)
+        add_columns<Type, N, kVectors, true>(g, first, v, column);
+      else
+        add_columns<Type, N, kVectors, false>(g, first, v, column);
+    }
+    for (; column < v.head_dim; column += 8) add_columns<Type, N, 1, true>(g, first, v, column);
     v.begin = v.end;
   }
 }
@@ -267,7 +279,7 @@ void values_of(const Group& g, int32_t first, int32_t pairs, const Values& v) {
 /// Adds every pair's visible values. Rows see slightly different ranges, so the tokens are cut where the set of pairs
 /// that see them changes; rows ascend, so such a set is contiguous.
 template <class Type>
-void weighted_values(const Group& g, const Blocks& blocks, Range tokens, int32_t head_dim) {
+void weighted_values(const Group& g, const Blocks& blocks, bool prefetch, Range tokens, int32_t head_dim) {
   for (int32_t at = tokens.begin; at < tokens.end;) {
     int32_t first = 0, last = 0, next = tokens.end;
     for (int32_t i = 0; i < g.pairs; ++i) {
@@ -277,7 +289,7 @@ void weighted_values(const Group& g, const Blocks& blocks, Range tokens, int32_t
       if (part.end <= at) first = i + 1;
       if (part.begin <= at) last = i + 1;
     }
-    values_of<Type>(g, first, last - first, {blocks, at, next, head_dim});
+    values_of<Type>(g, first, last - first, {blocks, prefetch, at, next, head_dim});
     at = next;
   }
 }
@@ -375,7 +387,7 @@ void attend_chunk(Tile& tile, int32_t group, int32_t chunk) {
   MaxSum part_sum[kPairGroup];
   for (int32_t i = 0; i < g.pairs; ++i)
     part_sum[i] = softmax_chunk(g.scores + i * kChunkTokens, g.part[i], tile.args.softcap);
-  weighted_values<Type>(g, blocks, tokens, head_dim);
+  weighted_values<Type>(g, blocks, group == 0, tokens, head_dim);
   for (int32_t i = 0; i < g.pairs; ++i) {
     if (chunk == tile.seen(begin + i).begin / kChunkTokens)
       tile.total[begin + i] = part_sum[i];
