@@ -52,9 +52,9 @@ constexpr int kPanelPairs = 4;  // a panel is 4 pairs of groups = 64 rows
   }
 }
 
-/// Tokens of the next register tile, so that 7 tokens run as 4 + 3 and not as 6 + 1.
-[[gnu::always_inline]] inline int32_t next_tile(int32_t left) {
-  const int32_t tiles = (left + kTokensMax - 1) / kTokensMax;
+/// Tokens of the next register tile of at most `most`, so that 7 tokens run as 4 + 3 and not as 6 + 1.
+[[gnu::always_inline]] inline int32_t next_tile(int32_t left, int32_t most) {
+  const int32_t tiles = (left + most - 1) / most;
   return (left + tiles - 1) / tiles;
 }
 
@@ -63,7 +63,8 @@ constexpr int kPanelPairs = 4;  // a panel is 4 pairs of groups = 64 rows
 //   direct<G, T>(...)        G groups x T tokens over all of k straight from the tiles; out [T][G][8]
 //   Panel                    one step of 16 rows, expanded; expand() fills the half `slot` of `count` of them
 //   expanded<T>(...)         16 rows x T tokens over `count` steps, acc [T][16] carried
-//   kPanelTokens             from how many tokens expansion pays
+//   kDirectTokens            largest T of direct() that keeps its sums in registers
+//   kPanelTokens             from how many tokens expansion pays; without a Panel it never does
 // All of them run the same chain per output.
 
 template <class K, int G, int T>
@@ -84,30 +85,18 @@ void run_gemv(const PackedMatrix& w, const ActView& x, Range groups, int32_t col
   for (int32_t g = groups.begin + 4 * quarter; g < groups.end; ++g) run_direct<K, 1, 1>(w, x, {g}, 0, columns, y);
 }
 
+template <class K, int G, int T>
+void run_direct_tile(int32_t tile, const PackedMatrix& w, const ActView& x, const int32_t (&group)[G], int32_t t0,
+                     int32_t columns, Mat<float> y) {
+  if (tile == T) return run_direct<K, G, T>(w, x, group, t0, columns, y);
+  if constexpr (T > 1) run_direct_tile<K, G, T - 1>(tile, w, x, group, t0, columns, y);
+}
+
 template <class K, int G>
 void run_tokens(const PackedMatrix& w, const ActView& x, const int32_t (&group)[G], int32_t columns, Mat<float> y) {
   for (int32_t t = 0; t < x.rows;) {
-    const int32_t tile = next_tile(x.rows - t);
-    switch (tile) {
-      case 1:
-        run_direct<K, G, 1>(w, x, group, t, columns, y);
-        break;
-      case 2:
-        run_direct<K, G, 2>(w, x, group, t, columns, y);
-        break;
-      case 3:
-        run_direct<K, G, 3>(w, x, group, t, columns, y);
-        break;
-      case 4:
-        run_direct<K, G, 4>(w, x, group, t, columns, y);
-        break;
-      case 5:
-        run_direct<K, G, 5>(w, x, group, t, columns, y);
-        break;
-      default:
-        run_direct<K, G, 6>(w, x, group, t, columns, y);
-        break;
-    }
+    const int32_t tile = next_tile(x.rows - t, K::kDirectTokens);
+    run_direct_tile<K, G, K::kDirectTokens>(tile, w, x, group, t, columns, y);
     t += tile;
   }
 }
@@ -120,23 +109,11 @@ void run_batch(const PackedMatrix& w, const ActView& x, Range groups, int32_t co
   if (groups.size() % 2) run_tokens<K, 1>(w, x, {groups.end - 1}, columns, y);
 }
 
-template <class K>
-void run_expanded(int32_t tile, const typename K::Panel* panel, int32_t count, const ActView& x, int32_t t0,
-                  int32_t unit, float (*acc)[2 * kGroupRows]) {
-  switch (tile) {
-    case 1:
-      return K::template expanded<1>(panel, count, x, t0, unit, acc);
-    case 2:
-      return K::template expanded<2>(panel, count, x, t0, unit, acc);
-    case 3:
-      return K::template expanded<3>(panel, count, x, t0, unit, acc);
-    case 4:
-      return K::template expanded<4>(panel, count, x, t0, unit, acc);
-    case 5:
-      return K::template expanded<5>(panel, count, x, t0, unit, acc);
-    default:
-      return K::template expanded<6>(panel, count, x, t0, unit, acc);
-  }
+template <class K, int T>
+void run_expanded_tile(int32_t tile, const typename K::Panel* panel, int32_t count, const ActView& x, int32_t t0,
+                       int32_t unit, float (*acc)[2 * kGroupRows]) {
+  if (tile == T) return K::template expanded<T>(panel, count, x, t0, unit, acc);
+  if constexpr (T > 1) run_expanded_tile<K, T - 1>(tile, panel, count, x, t0, unit, acc);
 }
 
 // Many tokens: 64 rows x a chunk of k are expanded once into L2 and serve every token; y carries the chains between
@@ -154,7 +131,7 @@ void run_panels(const PackedMatrix& w, const ActView& x, Range groups, int32_t c
            ++i)  // a missing last group repeats the one before it; its lanes are not stored
         K::expand(w, g0 + i < groups.end ? g0 + i : groups.end - 1, u0, count, panel[i / 2], i % 2);
       for (int32_t t0 = 0; t0 < x.rows;) {
-        const int32_t tile = next_tile(x.rows - t0);
+        const int32_t tile = next_tile(x.rows - t0, kTokensMax);
         for (int32_t p = 0; p < pairs; ++p) {
           const int32_t column = (g0 + 2 * p) * kGroupRows;
           for (int32_t t = 0; t < tile; ++t)
@@ -163,7 +140,7 @@ void run_panels(const PackedMatrix& w, const ActView& x, Range groups, int32_t c
               _mm256_store_ps(lanes, _mm256_setzero_ps());
               if (u0 > 0) load_lanes(y.row(t0 + t), column + h * kGroupRows, columns, lanes);
             }
-          run_expanded<K>(tile, panel[p], count, x, t0, u0, acc);
+          run_expanded_tile<K, kTokensMax>(tile, panel[p], count, x, t0, u0, acc);
           for (int32_t t = 0; t < tile; ++t)
             for (int32_t h = 0; h < 2; ++h)
               store_lanes(acc[t] + h * kGroupRows, column + h * kGroupRows, columns, y.row(t0 + t));
@@ -182,13 +159,11 @@ void run_panels(const PackedMatrix& w, const ActView& x, Range groups, int32_t c
 template <class K>
 void run_matmul(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y) {
   const int32_t columns = columns_of(w, groups);
-  if (x.rows == 1) {
-    run_gemv<K>(w, x, groups, columns, y);
-  } else if (x.rows < K::kPanelTokens) {
-    run_batch<K>(w, x, groups, columns, y);
-  } else {
-    run_panels<K>(w, x, groups, columns, y);
+  if (x.rows == 1) return run_gemv<K>(w, x, groups, columns, y);
+  if constexpr (requires { typename K::Panel; }) {
+    if (x.rows >= K::kPanelTokens) return run_panels<K>(w, x, groups, columns, y);
   }
+  run_batch<K>(w, x, groups, columns, y);
 }
 
 template <class Tile>

@@ -55,6 +55,7 @@ template <class F>
 struct Block32 {
   using Tile = typename F::Tile;
   static constexpr int32_t kChunk = 16;  // 64 rows x 1024: 72 KB, in L2
+  static constexpr int32_t kDirectTokens = 6;
   static constexpr int32_t kPanelTokens = 12;
 
   static int32_t units(const PackedMatrix& w) { return (w.cols + 63) / 64; }

@@ -52,7 +52,8 @@ template <int T>
 template <class E>
 struct Float {
   static constexpr int32_t kChunk = kFloatChunk;
-  static constexpr int32_t kPanelTokens = 24;
+  static constexpr int32_t kDirectTokens = 2;
+  static constexpr int32_t kPanelTokens = 3;
   using Panel = FloatPanel;
 
   static int32_t units(const PackedMatrix& w) { return w.cols; }
