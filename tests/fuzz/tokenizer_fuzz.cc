@@ -61,8 +61,8 @@ VocabSpec random_spec(Input& input) {
   }
   spec.types[0] = TokenType::kControl;
   for (int i = spec.model == "gpt2" ? input.byte() % 20 : 0; i > 0; --i) {
-    const std::string& left = spec.tokens[input.byte() % spec.tokens.size()];
-    const std::string& right = spec.tokens[input.byte() % spec.tokens.size()];
+    const std::string left = spec.tokens[input.byte() % spec.tokens.size()];
+    const std::string right = spec.tokens[input.byte() % spec.tokens.size()];
     spec.tokens.push_back(left + right);
     spec.types.push_back(TokenType::kNormal);
     spec.scores.push_back(0);
