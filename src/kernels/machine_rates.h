@@ -20,7 +20,7 @@ struct MachineRates {
 /// weights themselves, before and after a round. Pages never written read faster than memory: fill them first.
 double read_gb_s(ThreadPool& pool, std::span<const std::byte> memory);
 
-/// Measures all four, the best of five rounds each, in about 0.3 s. Bandwidth is read from `memory`; if that is empty,
+/// Measures all four, each the best of several short rounds, in about 0.3 s. Bandwidth is read from `memory`; if that is empty,
 /// from 256 MiB allocated and filled here (kIo if refused).
 Result<MachineRates> measure_machine_rates(ThreadPool& pool, uint32_t isa, std::span<const std::byte> memory = {});
 
