@@ -6,7 +6,7 @@ namespace pagoda::kernels::math {
 
 // Our own elementary functions, because libm picks its variants by CPU. Every operation is written out (fma where one
 // is meant), so vector_math/avx2_math.h repeats them lane by lane and gets the same bits. All inline: portable kernels,
-// tails of ISA kernels and vector_math.cc share them. Bounds were measured over every float of the range:
+// tails of ISA kernels and vector_math.cc share them. Bounds are measured over every 1009th float:
 // vector_math_test.cc.
 
 // Chebyshev fits in f32, lowest degree first. The constant term 1 is apart, so that 2^0 and e^0 are exactly 1.
