@@ -41,7 +41,7 @@ struct Outcome {
 Outcome render(const std::string& source, const Json& context, const Environment& environment) {
   auto parsed = Template::parse(source, environment);
   if (!parsed.ok()) return {true, parsed.error().message};
-  auto value = from_json(context);
+  auto value = to_value(context);
   if (!value.ok()) return {true, value.error().message};
   auto rendered = parsed.value()->render(value.value(), kToday);
   if (!rendered.ok()) return {true, rendered.error().message};

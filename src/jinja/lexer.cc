@@ -198,8 +198,8 @@ class Lexer {
   }
 
   Status raw() {
-    for (size_t pos = source_.find(env_.block_start, pos_); pos != std::string::npos;
-         pos = source_.find(env_.block_start, pos + 1)) {
+    for (size_t pos = pos_; pos < source_.size(); ++pos) {
+      if (!at(pos, env_.block_start)) continue;
       size_t name = pos + env_.block_start.size();
       char sign = 0;
       if (name < source_.size() && (source_[name] == '-' || source_[name] == '+')) sign = source_[name++];

@@ -203,10 +203,10 @@ Result<Value> from_json(std::string_view text, bool trusted) {
   PAGODA_TRY_STATUS(check_depth(text));
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return failed("not valid JSON");
-  return from_json(json, trusted);
+  return to_value(json, trusted);
 }
 
-Result<Value> from_json(const nlohmann::ordered_json& json, bool trusted) { return convert(json, trusted, 0); }
+Result<Value> to_value(const nlohmann::ordered_json& json, bool trusted) { return convert(json, trusted, 0); }
 
 Value with_entry(const Value& context, std::string_view key, Value value) {
   auto dict = std::make_shared<DictObject>();

@@ -14,7 +14,7 @@ constexpr int32_t kJsonNestingMax = 128;  // arrays and objects inside each othe
 /// Errors: kInvalidRequest for text that is no JSON, nests deeper than kJsonNestingMax, or holds an integer beyond 64
 /// bits.
 Result<Value> from_json(std::string_view text, bool trusted = false);
-Result<Value> from_json(const nlohmann::ordered_json& json, bool trusted = false);
+Result<Value> to_value(const nlohmann::ordered_json& json, bool trusted = false);
 
 /// A copy of the dict `context` with `key` set; for what the caller vouches for, such as the BOS token's text.
 Value with_entry(const Value& context, std::string_view key, Value value);
