@@ -85,9 +85,30 @@ TEST(JinjaCases, CoreRowsAreByteExact) {
   check_rows("core", known, 199);
 }
 
-// Goal: what else of jinja2 works, works exactly. The listed rows need Python objects or what is not built: i18n,
-// urlize, random.
-TEST(JinjaCases, OptionalRowsAreByteExact) { check_rows("optional", {}, 0); }
+// Optional rows beyond what chat templates use: other rows of these kinds fail too.
+const std::map<std::string, std::string> kNotBuilt = {
+    {"JG-000af", "the urlize filter"},
+    {"JG-f4295", "the urlize filter"},
+    {"JG-c4301", "the urlize filter"},
+    {"JG-ff1f4", "the urlize filter"},
+    {"JG-089dd", "the random filter, seeded by the test"},
+    {"JG-3d43a", "the i18n extension"},
+    {"JG-4bd57", "the i18n extension"},
+    {"JG-532ee", "the i18n extension"},
+    {"JG-c1197", "the i18n extension"},
+    {"JG-26daa", "Python's __class__, closed in a sandbox"},
+    {"JG-48546", "Python's __class__, closed in a sandbox"},
+    {"JG-03566", "a value the row leaves out"},
+    {"JG-91b0f", "a value the row leaves out"},
+    {"JG-1d4e6", "a finalize function"},
+};
+
+// Goal: what else of jinja2 works, works exactly.
+TEST(JinjaCases, OptionalRowsAreByteExact) {
+  std::set<std::string> known;
+  for (const auto& [id, reason] : kNotBuilt) known.insert(id);
+  check_rows("optional", known, 44);
+}
 
 // Goal: every real template gives the reference's prompt or refuses as it does. Method: all template x context pairs.
 TEST(TemplateCases, EveryPairIsByteExact) {

@@ -67,27 +67,6 @@ Result<Value> convert(const Json& json, bool trusted, int32_t level) {
   }
 }
 
-// nlohmann's parser keeps its own stack on the heap, but its values are destroyed and walked level by level: refuse
-// depth first.
-Status check_depth(std::string_view text) {
-  int32_t depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kJsonNestingMax) return failed(fmt::format("JSON nests deeper than {} levels", kJsonNestingMax));
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return ok_status();
-}
-
 void append_json_char(const Str& str, size_t pos, size_t bytes, const JsonStyle& style, Builder& out) {
   const uint32_t c = utf8::decode(str.view(), pos);
   const bool from_input = str.from_input(pos);
@@ -199,8 +178,27 @@ bool is_json_array(const Value& value) {
 
 }  // namespace
 
+Status check_json_depth(std::string_view text) {
+  int32_t depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kJsonNestingMax) return failed(fmt::format("JSON nests deeper than {} levels", kJsonNestingMax));
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return ok_status();
+}
+
 Result<Value> from_json(std::string_view text, bool trusted) {
-  PAGODA_TRY_STATUS(check_depth(text));
+  PAGODA_TRY_STATUS(check_json_depth(text));
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) return failed("not valid JSON");
   return to_value(json, trusted);

@@ -14,6 +14,8 @@ constexpr int32_t kJsonNestingMax = 128;  // arrays and objects inside each othe
 /// Errors: kInvalidRequest for text that is no JSON, nests deeper than kJsonNestingMax, or holds an integer beyond 64
 /// bits.
 Result<Value> from_json(std::string_view text, bool trusted = false);
+/// Refuses text whose brackets nest deeper than kJsonNestingMax, before a parser builds values as deep.
+Status check_json_depth(std::string_view text);
 Result<Value> to_value(const nlohmann::ordered_json& json, bool trusted = false);
 
 /// A copy of the dict `context` with `key` set; for what the caller vouches for, such as the BOS token's text.
