@@ -288,23 +288,23 @@ Result<Flow> Interpreter::run_loop(const Stmt& stmt, const std::shared_ptr<Scope
   if (stmt.exprs[2]) loop->filter = &filter;
   if (stmt.recursive) loop->recurse = &recursion;
   loop->depth0 = depth0;
-  PAGODA_TRY(const Flow flow, loop_body(stmt, outer, Value::of(Kind::kLoop, loop)));
-  if (flow == Flow::kNext && loop->index0 < 0) {
-    const ScopeGuard scope(*this, outer);
-    return exec(stmt.otherwise);
-  }
-  return Flow::kNext;
+  PAGODA_TRY(const bool completed, loop_body(stmt, outer, Value::of(Kind::kLoop, loop)));
+  if (completed) return Flow::kNext;
+  const ScopeGuard scope(*this, outer);
+  return exec(stmt.otherwise);
 }
 
-Result<Flow> Interpreter::loop_body(const Stmt& stmt, const std::shared_ptr<Scope>& outer, const Value& loop) {
-  for (;;) {
+// Whether any pass ran to its end: Jinja's else also follows a loop of which each pass was cut short.
+Result<bool> Interpreter::loop_body(const Stmt& stmt, const std::shared_ptr<Scope>& outer, const Value& loop) {
+  for (bool completed = false;;) {
     PAGODA_TRY(const bool more, loop.loop().advance());
-    if (!more) return Flow::kNext;
+    if (!more) return completed;
     const ScopeGuard scope(*this, outer);
     scope_->set(program_.loop, loop);
     PAGODA_TRY_STATUS(assign(*stmt.exprs[0], loop.loop().current));
     PAGODA_TRY(const Flow flow, exec(stmt.body));
-    if (flow == Flow::kBreak) return Flow::kBreak;
+    completed = completed || flow == Flow::kNext;
+    if (flow == Flow::kBreak) return completed;
   }
 }
 

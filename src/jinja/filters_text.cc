@@ -106,7 +106,7 @@ Result<Value> indent(Runtime& rt, Call& call) {
   }
   Str text = call.self.as_str();
   text.append("\n", false);
-  const std::vector<Str> lines = split_lines(text, false);
+  PAGODA_TRY(const std::vector<Str> lines, split_lines(rt, text, false));
   Builder out(rt);
   if (call.flag(1)) out.add(indention);
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -213,6 +213,8 @@ std::vector<Str> wrap_line(const Str& line, int64_t width, bool break_long, bool
 }
 
 Result<Value> wordwrap(Runtime& rt, Call& call) {
+  if (call.self.is_undefined()) return undefined_error(call.self);
+  if (!call.self.is_string()) return failed(quoted(type_name(call.self)) + " object has no attribute 'splitlines'");
   PAGODA_TRY(const Subject text, subject(rt, call));
   PAGODA_TRY(const int64_t width, integer(call, 0, 79));
   if (width <= 0) return failed(fmt::format("invalid width {} (must be > 0)", width));
@@ -222,7 +224,9 @@ Result<Value> wordwrap(Runtime& rt, Call& call) {
   }
   Builder out(rt);
   bool first = true;
-  for (const Str& line : split_lines(text.str(), false)) {
+  PAGODA_TRY(const std::vector<Str> lines, split_lines(rt, text.str(), false));
+  for (const Str& line : lines) {
+    PAGODA_TRY_STATUS(rt.reserve(static_cast<int64_t>(line.size() * sizeof(Str))));  // at worst a chunk a byte
     PAGODA_TRY_STATUS(rt.step(static_cast<int64_t>(line.size() / 8 + 1)));
     if (!std::exchange(first, false)) out.add(separator);
     bool first_part = true;

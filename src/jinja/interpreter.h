@@ -129,7 +129,7 @@ class Interpreter {
   Status exec_block(const Stmt& stmt);
   Result<Flow> exec_autoescape(const Stmt& stmt);
   Result<Flow> run_loop(const Stmt& stmt, const std::shared_ptr<Scope>& outer, const Value& iterable, int64_t depth0);
-  Result<Flow> loop_body(const Stmt& stmt, const std::shared_ptr<Scope>& outer, const Value& loop);
+  Result<bool> loop_body(const Stmt& stmt, const std::shared_ptr<Scope>& outer, const Value& loop);
   Status assign(const Expr& target, const Value& value);
   Status assign_namespace(const Expr& target, const Value& value);
   Status emit(std::string_view text);

@@ -44,6 +44,10 @@ Result<std::pair<size_t, size_t>> window(const Call& call, size_t start_arg) {
 
 Result<Value> upper_method(Runtime& rt, Call& call) { return made(rt, call, upper(rt, self(call))); }
 Result<Value> lower_method(Runtime& rt, Call& call) { return made(rt, call, lower(rt, self(call))); }
+Result<Value> casefold(Runtime& rt, Call& call) {
+  return made(rt, call,
+              map_chars(rt, self(call), [](std::string& out, char32_t c, size_t) { utf8::append_folded(out, c); }));
+}
 Result<Value> capitalize_method(Runtime& rt, Call& call) { return made(rt, call, capitalize(rt, self(call))); }
 
 Result<Value> title_method(Runtime& rt, Call& call) {
@@ -82,11 +86,9 @@ Result<Value> split_method(Runtime& rt, Call& call) {
 }
 
 Result<Value> splitlines(Runtime& rt, Call& call) {
+  PAGODA_TRY(std::vector<Str> lines, split_lines(rt, self(call), call.flag(0)));
   std::vector<Value> items;
-  for (Str& line : split_lines(self(call), call.flag(0))) {
-    PAGODA_TRY_STATUS(rt.step());
-    items.push_back(made(rt, call, std::move(line)));
-  }
+  for (Str& line : lines) items.push_back(made(rt, call, std::move(line)));
   return rt.list(std::move(items));
 }
 
@@ -297,7 +299,7 @@ Result<Value> format_map(Runtime& rt, Call& call) {
 
 constexpr Builtin kMethods[] = {
     {"capitalize", "", 0, capitalize_method},
-    {"casefold", "", 0, lower_method},
+    {"casefold", "", 0, casefold},
     {"center", "width fillchar", 1, pad_method<'^'>},
     {"count", "sub start end", 1, count_method},
     {"endswith", "suffix start end", 1, affix_method<true>},

@@ -86,6 +86,8 @@ Result<Value> float_op(BinaryOp op, double a, double b) {
     case BinaryOp::kPow:
       if (a == 0 && b < 0) return failed("0.0 cannot be raised to a negative power");
       if (a < 0 && b != std::floor(b)) return failed("a negative number has no real power with a fraction");
+      if (std::isinf(std::pow(a, b)) && std::isfinite(a) && std::isfinite(b))
+        return failed("(34, 'Numerical result out of range')");
       return Value::real(std::pow(a, b));
   }
   return too_large();

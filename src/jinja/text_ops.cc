@@ -22,13 +22,20 @@ bool is_line_break(char32_t c) {
   return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
 }
 
+constexpr size_t kPartBytes = sizeof(StringObject);
+
+size_t parts_room(Runtime& rt) {
+  const Account& account = rt.account();
+  return static_cast<size_t>(std::max<int64_t>(account.limit_bytes - account.used_bytes, 0)) / kPartBytes;
+}
+
 struct Range {
   size_t begin;
   size_t end;
 };
 
 // Words between white space; with a limit, the rest keeps its inner white space.
-std::vector<Range> split_at_space(std::string_view text, int64_t limit) {
+std::vector<Range> split_at_space(std::string_view text, int64_t limit, size_t most) {
   std::vector<Range> out;
   size_t pos = 0;
   const auto skip = [&](bool space) {
@@ -36,7 +43,7 @@ std::vector<Range> split_at_space(std::string_view text, int64_t limit) {
   };
   for (;;) {
     skip(true);
-    if (pos >= text.size()) return out;
+    if (pos >= text.size() || out.size() > most) return out;
     const size_t begin = pos;
     if (limit >= 0 && static_cast<int64_t>(out.size()) == limit) {
       size_t end = text.size();
@@ -50,8 +57,8 @@ std::vector<Range> split_at_space(std::string_view text, int64_t limit) {
   }
 }
 
-std::vector<Range> split_at_space_from_right(std::string_view text, int64_t limit) {
-  std::vector<Range> words = split_at_space(text, -1);
+std::vector<Range> split_at_space_from_right(std::string_view text, int64_t limit, size_t most) {
+  std::vector<Range> words = split_at_space(text, -1, most);
   if (limit < 0 || static_cast<int64_t>(words.size()) <= limit) return words;
   const size_t merged = words.size() - static_cast<size_t>(limit);
   const Range head{0, words[merged - 1].end};
@@ -60,11 +67,13 @@ std::vector<Range> split_at_space_from_right(std::string_view text, int64_t limi
   return words;
 }
 
-std::vector<Range> split_at(std::string_view text, std::string_view separator, int64_t limit, bool from_right) {
+std::vector<Range> split_at(std::string_view text, std::string_view separator, int64_t limit, bool from_right,
+                            size_t most) {
+  if (limit < 0) limit = static_cast<int64_t>(most);
   std::vector<size_t> cuts;
   if (from_right) {
     size_t end = text.size();
-    while ((limit < 0 || static_cast<int64_t>(cuts.size()) < limit) && end >= separator.size()) {
+    while (static_cast<int64_t>(cuts.size()) < limit && end >= separator.size()) {
       const size_t at = text.rfind(separator, end - separator.size());
       if (at == std::string_view::npos) break;
       cuts.push_back(at);
@@ -74,7 +83,7 @@ std::vector<Range> split_at(std::string_view text, std::string_view separator, i
   } else {
     for (size_t at = text.find(separator); at != std::string_view::npos;
          at = text.find(separator, at + separator.size())) {
-      if (limit >= 0 && static_cast<int64_t>(cuts.size()) == limit) break;
+      if (static_cast<int64_t>(cuts.size()) >= limit) break;
       cuts.push_back(at);
     }
   }
@@ -109,17 +118,20 @@ Result<std::vector<Str>> split(Runtime& rt, const Str& str, std::optional<std::s
                                bool from_right) {
   if (separator && separator->empty()) return failed("empty separator");
   const std::string_view text = str.view();
-  const std::vector<Range> ranges = separator    ? split_at(text, *separator, limit, from_right)
-                                    : from_right ? split_at_space_from_right(text, limit)
-                                                 : split_at_space(text, limit);
+  // One part more than memory has room for ends the search: what follows refuses it.
+  const size_t most = parts_room(rt);
+  const std::vector<Range> ranges = separator    ? split_at(text, *separator, limit, from_right, most)
+                                    : from_right ? split_at_space_from_right(text, limit, most)
+                                                 : split_at_space(text, limit, most);
   PAGODA_TRY_STATUS(rt.step(static_cast<int64_t>(ranges.size())));
-  PAGODA_TRY_STATUS(rt.reserve(static_cast<int64_t>(ranges.size() * sizeof(StringObject))));
+  PAGODA_TRY_STATUS(rt.reserve(static_cast<int64_t>(ranges.size() * kPartBytes)));
   std::vector<Str> out;
   for (const Range& range : ranges) out.push_back(str.substr(range.begin, range.end - range.begin));
   return out;
 }
 
-std::vector<Str> split_lines(const Str& str, bool keep_ends) {
+Result<std::vector<Str>> split_lines(Runtime& rt, const Str& str, bool keep_ends) {
+  const size_t most = parts_room(rt);
   const std::string_view text = str.view();
   std::vector<Str> out;
   size_t begin = 0;
@@ -130,10 +142,13 @@ std::vector<Str> split_lines(const Str& str, bool keep_ends) {
       continue;
     }
     if (text[pos] == '\r' && next < text.size() && text[next] == '\n') ++next;
+    if (out.size() > most) break;
     out.push_back(str.substr(begin, (keep_ends ? next : pos) - begin));
     begin = pos = next;
   }
   if (begin < text.size()) out.push_back(str.substr(begin, text.size() - begin));
+  PAGODA_TRY_STATUS(rt.step(static_cast<int64_t>(out.size())));
+  PAGODA_TRY_STATUS(rt.reserve(static_cast<int64_t>(out.size() * kPartBytes)));
   return out;
 }
 

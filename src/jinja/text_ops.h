@@ -20,7 +20,7 @@ Str strip(const Str& str, Side side, std::optional<std::string_view> chars);
 /// `from_right`.
 Result<std::vector<Str>> split(Runtime& rt, const Str& str, std::optional<std::string_view> separator, int64_t limit,
                                bool from_right);
-std::vector<Str> split_lines(const Str& str, bool keep_ends);
+Result<std::vector<Str>> split_lines(Runtime& rt, const Str& str, bool keep_ends);
 /// replace(): at most `limit` times (-1: all).
 Result<Str> replace(Runtime& rt, const Str& str, std::string_view old, const Str& with, int64_t limit);
 Str upper(Runtime& rt, const Str& str);

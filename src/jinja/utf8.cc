@@ -150,6 +150,12 @@ void append_lower(std::string& out, char32_t c) {
   }
 }
 
+void append_folded(std::string& out, char32_t c) {
+  utf8proc_int32_t folded[4];
+  const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), folded, 4, UTF8PROC_CASEFOLD, nullptr);
+  for (utf8proc_ssize_t i = 0; i < count; ++i) append(out, static_cast<char32_t>(folded[i]));
+}
+
 void append_title(std::string& out, char32_t c) {
   if (const SpecialCase* special = special_case(c)) {
     out.append(special->title);

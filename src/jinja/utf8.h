@@ -34,5 +34,7 @@ bool is_identifier(std::string_view text);
 void append_upper(std::string& out, char32_t c);
 void append_lower(std::string& out, char32_t c);
 void append_title(std::string& out, char32_t c);
+/// Full case folding.
+void append_folded(std::string& out, char32_t c);
 
 }  // namespace pagoda::jinja::utf8
