@@ -292,16 +292,28 @@ TEST(TokenizerGolden, StreamEqualsDecodeAtEveryCut) {
   }
 }
 
-// Goal: the three real models round-trip text, and gemma's text gets no dummy blank (T03).
+// The prompts whose ids came with the reference logits.
+void expect_reference_ids(const Tokenizer& tokenizer, const std::string& file) {
+  const auto golden = nlohmann::json::parse(read_file(std::string(PAGODA_SHARED_DIR) + "/golden/" + file));
+  for (const auto& [name, one] : golden["cases"].items())
+    EXPECT_EQ(tokenizer.encode(one["text"].get<std::string>(), {true, true}), one["ids"].get<Ids>())
+        << file << " " << name;
+}
+
+// Goal: the three real models give the reference's ids, round-trip text, and gemma's text gets no dummy blank (T03).
 TEST(TokenizerGolden, RealModelsRoundTrip) {
   const std::string shakespeare = read_file(kCases + "text/tinyshakespeare.txt").substr(0, 200000);
   int models = 0;
-  for (const std::string name : {"smollm2:135m", "gemma3:270m", "qwen2.5-coder:1.5b"}) {
+  const std::pair<std::string, std::string> kModels[] = {{"smollm2:135m", "golden-smollm2.json"},
+                                                         {"gemma3:270m", "golden-gemma3.json"},
+                                                         {"qwen2.5-coder:1.5b", "golden-qwen2.json"}};
+  for (const auto& [name, golden] : kModels) {
     const auto path = resolve_model(name);
     if (!path.ok()) continue;
     ++models;
     const auto tokenizer = load(path.value());
     ASSERT_TRUE(tokenizer);
+    expect_reference_ids(*tokenizer, golden);
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(shakespeare, {}), false), shakespeare) << name;
     for (const auto& [id, input] : golden_inputs()) {
       if (input.size() > 2000) continue;
