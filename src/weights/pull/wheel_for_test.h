@@ -12,7 +12,7 @@ namespace pagoda::weights {
 /// A zip archive of `members` (name, bytes), all stored or all deflated: the wheels of the tests.
 inline std::string zip_of(const std::vector<std::pair<std::string, std::string>>& members, bool deflated) {
   std::string zip, directory;
-  const auto put = [](std::string& out, uint32_t value, int bytes) {
+  const auto put = [](std::string& out, uint64_t value, int bytes) {
     for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
   };
   for (const auto& [name, bytes] : members) {
