@@ -127,7 +127,7 @@ class LatencyBench {
   }
 
   Result<double> time_prefill() {
-    std::vector<Sequence> one{sequence_of(options_.prefill, 1, 0)};
+    std::vector<Sequence> one{sequence_of(options_.prefill, 0, 0)};
     const int64_t begin = clock_.now_us();
     while (one[0].cached < options_.prefill) PAGODA_TRY_STATUS(step(one, rows_max_));
     return static_cast<double>(clock_.now_us() - begin) * 1e-6;
