@@ -19,6 +19,7 @@ void add_inspect(CLI::App& app, Invocation& invocation);
 void add_list(CLI::App& app, Invocation& invocation);
 void add_pull(CLI::App& app, Invocation& invocation);
 void add_run(CLI::App& app, Invocation& invocation);
+void add_serve(CLI::App& app, Invocation& invocation);
 void add_template(CLI::App& app, Invocation& invocation);
 void add_tokenize(CLI::App& app, Invocation& invocation);
 void add_version(CLI::App& app, Invocation& invocation);

@@ -1,0 +1,270 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "api/chat_template.h"
+#include "api/server.h"
+#include "api/service.h"
+#include "apps/loaded_model.h"
+#include "apps/verbs.h"
+#include "core/isa.h"
+#include "core/log.h"
+#include "core/machine.h"
+#include "core/thread_pool.h"
+#include "kernels/machine_rates.h"
+#include "weights/catalogue.h"
+#include "weights/gguf_check.h"
+#include "weights/gguf_summary.h"
+
+namespace pagoda::apps {
+namespace {
+
+constexpr int kRefused = 1;
+constexpr int kInterrupted = 130;
+
+struct ServeFlags {
+  std::string model;
+  api::ServerOptions server{};
+  engine::EngineOptions engine{};
+  uint64_t kv_cache_bytes = 0;
+  std::optional<uint64_t> seed{};
+  std::vector<std::string> names{};
+  std::string log_level = "info";
+  std::string chat_template;
+  std::string api_key;
+  double drain_timeout_s = 30;
+};
+
+/// Everything a served model needs, in the order it must be taken down: last declared first.
+struct Serving {
+  SteadyClock clock{};
+  LoadedModel model{};
+  std::unique_ptr<api::ChatTemplate> chat_template{};
+  std::unique_ptr<metrics::ServingMetrics> metrics{};
+  std::unique_ptr<scheduler::Scheduler> scheduler{};
+  std::thread worker{};
+
+  ~Serving() { stop(); }
+  void stop() {
+    if (scheduler) scheduler->stop();
+    if (worker.joinable()) worker.join();
+  }
+};
+
+int refuse(const Error& error) {
+  fmt::print(stderr, "pagoda: {}\n", error.message);
+  return kRefused;
+}
+
+/// Ends the process for a signal: SIGTERM is how services are asked to stop, so it is no failure.
+[[noreturn]] void exit_for(int signal) { std::_Exit(signal == SIGINT ? kInterrupted : 0); }
+
+/// Judges what can be judged in milliseconds, so that a wrong path never listens.
+Status check_model(const std::string& model) {
+  PAGODA_TRY(const std::string path, weights::resolve_model(model));
+  PAGODA_TRY(const auto file, weights::GgufFile::open(path));
+  PAGODA_TRY_STATUS(weights::check_metadata(*file));
+  PAGODA_TRY(const weights::GgufSummary summary, weights::summarize(*file));
+  if (!summary.runnable)
+    return Error{Code::kUnsupported, "this model cannot be served: " + summary.not_runnable_reason, ""};
+  return ok_status();
+}
+
+/// A file's content, or the argument itself if it is a template and no file.
+Result<std::string> read_template(const std::string& argument) {
+  std::ifstream file(argument, std::ios::binary);
+  if (file) return std::string(std::istreambuf_iterator<char>(file), {});
+  if (argument.find('{') != std::string::npos) return argument;
+  return Error{Code::kNotFound, "--chat-template is neither a readable file nor a template", "--chat-template"};
+}
+
+std::string spelling(const text::Tokenizer& tokenizer, TokenId id) {
+  return tokenizer.valid(id) ? tokenizer.token_bytes(id) : std::string();
+}
+
+Status load_chat_template(const ServeFlags& flags, Serving& serving) {
+  if (!flags.chat_template.empty()) {
+    PAGODA_TRY(serving.model.chat_template, read_template(flags.chat_template));
+  }
+  if (serving.model.chat_template.empty()) {
+    log_warning("this model has no chat template: /v1/chat/completions will refuse");
+    return ok_status();
+  }
+  const text::Tokenizer& tokenizer = *serving.model.tokenizer;
+  auto made = api::ChatTemplate::create(serving.model.chat_template, spelling(tokenizer, tokenizer.spec().bos),
+                                        spelling(tokenizer, tokenizer.spec().eos));
+  if (made.ok()) {
+    serving.chat_template = std::move(made).take();
+  } else if (!flags.chat_template.empty()) {
+    return made.error();
+  } else {  // completions still work
+    log_warning("the model's chat template cannot be used ({}): /v1/chat/completions will refuse",
+                made.error().message);
+  }
+  return ok_status();
+}
+
+void log_machine(const engine::EngineInfo& info, const engine::CpuEngine& engine) {
+  const Machine machine = inspect_machine();
+  log_info("isa: {} on {}", info.isa, machine.cpu_model);
+  log_info("threads: {} of {} CPUs", info.threads, machine.affinity_cpus);
+  log_info("cgroup quota: {}", machine.cgroup_cpus > 0 ? fmt::format("{:.2f} CPUs", machine.cgroup_cpus) : "none");
+  log_info("huge pages: {}", machine.huge_pages);
+  ThreadPool pool(info.threads);
+  log_info("bandwidth: {:.1f} GB/s over {:.0f} MB of weights", kernels::read_gb_s(pool, engine.packed_weights()),
+           static_cast<double>(info.weight_bytes) / 1e6);
+  log_info("kv pool: {} blocks of {} tokens, {:.0f} MB; context {} tokens", info.total_blocks, kBlockTokens,
+           static_cast<double>(info.kv_bytes_per_token) * kBlockTokens * info.total_blocks / 1e6, info.max_model_len);
+}
+
+Status load(const ServeFlags& flags, Serving& serving) {
+  engine::EngineOptions options = flags.engine;
+  options.kv_cache_bytes = static_cast<int64_t>(flags.kv_cache_bytes);
+  PAGODA_TRY(options.isa, isa::level_from_environment());
+  PAGODA_TRY(serving.model, load_model(flags.model, options));
+  PAGODA_TRY_STATUS(load_chat_template(flags, serving));
+  const engine::EngineInfo& info = serving.model.engine->info();
+  log_machine(info, *serving.model.engine);
+
+  const std::string& name = flags.names.empty() ? serving.model.name : flags.names.front();
+  serving.metrics = std::make_unique<metrics::ServingMetrics>(name, info.max_model_len);
+  serving.metrics->set_cache_config(kBlockTokens, info.total_blocks);
+  const scheduler::Limits limits{.max_num_seqs = options.max_num_seqs,
+                                 .max_num_batched_tokens = options.max_num_batched_tokens,
+                                 .max_model_len = info.max_model_len,
+                                 .total_blocks = info.total_blocks};
+  serving.scheduler = std::make_unique<scheduler::Scheduler>(*serving.model.engine, serving.model.tokenizer.get(),
+                                                             limits, serving.clock, *serving.metrics);
+  serving.worker = std::thread([&serving] { serving.scheduler->run_until_stopped(); });
+  return ok_status();
+}
+
+std::shared_ptr<const api::Backend> backend_of(const ServeFlags& flags, const Serving& serving) {
+  const engine::EngineInfo& info = serving.model.engine->info();
+  auto backend = std::make_shared<api::Backend>();
+  backend->tokenizer = serving.model.tokenizer.get();
+  backend->chat_template = serving.chat_template.get();
+  backend->chat_template_source = serving.model.chat_template;
+  backend->scheduler = serving.scheduler.get();
+  backend->metrics = serving.metrics.get();
+  backend->clock = &serving.clock;
+  backend->facts.names = flags.names.empty() ? std::vector<std::string>{serving.model.name} : flags.names;
+  backend->facts.vocab_size = info.vocab_size;
+  backend->facts.max_model_len = info.max_model_len;
+  backend->facts.context_limit = serving.scheduler->context_limit();
+  backend->facts.created_unix_s = std::time(nullptr);
+  backend->fingerprint = fmt::format("pagoda-{}-kv-f16", PAGODA_VERSION);
+  return backend;
+}
+
+void log_address(const ServeFlags& flags, const api::Server& server, const api::Backend& backend) {
+  const std::string& host = flags.server.host;
+  const std::string shown = host == "0.0.0.0"                     ? "127.0.0.1"
+                            : host.find(':') != std::string::npos ? "[" + host + "]"
+                                                                  : host;
+  const std::string base = fmt::format("http://{}:{}", shown, server.port());
+  log_info("ready: {} serves {} at {}/v1", fmt::join(backend.facts.names, ", "), backend.facts.max_model_len, base);
+  const std::string key = flags.api_key.empty() ? "" : " -H 'Authorization: Bearer KEY'";
+  const std::string request =
+      backend.chat_template != nullptr
+          ? fmt::format(
+                R"({}/v1/chat/completions{} -d '{{"messages":[{{"role":"user","content":"Why is the sky blue?"}}]}}')",
+                base, key)
+          : fmt::format(R"({}/v1/completions{} -d '{{"prompt":"The sky is blue because"}}')", base, key);
+  log_info("try:  curl {}", request);
+}
+
+int serve(ServeFlags flags) {
+  std::signal(SIGPIPE, SIG_IGN);   // NOLINT: a reader of our log may go away
+  std::signal(SIGTERM, exit_for);  // until the server takes over
+  std::signal(SIGINT, exit_for);
+  const Result<LogLevel> level = parse_log_level(flags.log_level);
+  if (!level.ok()) return refuse(level.error());
+  set_log_level(level.value());
+  if (const Status checked = check_model(flags.model); !checked.ok()) return refuse(checked.error());
+
+  Serving serving;
+  flags.server.drain_timeout_ms = static_cast<int32_t>(flags.drain_timeout_s * 1000);
+  api::Service service({.api_key = flags.api_key, .seed = flags.seed});
+  auto listening = api::Server::listen(flags.server, service);
+  if (!listening.ok()) return refuse(listening.error());
+  const std::unique_ptr<api::Server> server = std::move(listening).take();
+  server->start({.on_drain =
+                     [](int signal) {
+                       log_info("{}: draining; a second signal ends at once", signal == SIGINT ? "SIGINT" : "SIGTERM");
+                     },
+                 .on_second_signal = exit_for});
+  log_info("loading {} (port {} answers 503 until it is ready)", flags.model, server->port());
+  if (const Status loaded = load(flags, serving); !loaded.ok()) return refuse(loaded.error());
+
+  const auto backend = backend_of(flags, serving);
+  service.set_backend(backend);
+  server->serving_began();
+  log_address(flags, *server, *backend);
+  server->wait();
+  serving.stop();
+  log_info("stopped");
+  return 0;
+}
+
+/// A flag that the environment can set as well: --max-num-seqs is PAGODA_MAX_NUM_SEQS.
+template <class T>
+CLI::Option* add_flag(CLI::App* verb, const std::string& names, T& value, const std::string& help) {
+  CLI::Option* option = verb->add_option(names, value, help);
+  std::string name = option->get_lnames().front();
+  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return option->envname("PAGODA_" + name);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Invocation& invocation) {
+  CLI::App* verb = app.add_subcommand("serve", "Serve a model over HTTP: OpenAI's chat and completions");
+  const auto flags = std::make_shared<ServeFlags>();
+  verb->add_option("MODEL", flags->model, "Catalogue name, .gguf file, or a folder that holds one")->required();
+  add_flag(verb, "--host", flags->server.host, "Address to listen on")->capture_default_str();
+  add_flag(verb, "--port", flags->server.port, "Port to listen on, 0 for any free one")->capture_default_str();
+  add_flag(verb, "--threads", flags->engine.threads, "Compute threads, 0 to decide by CPUs and cgroup quota")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  add_flag(verb, "--seed", flags->seed, "Seeds of unseeded requests come from this, not from the machine's entropy");
+  add_flag(verb, "--served-model-name", flags->names, "What requests may call the model; repeat for aliases")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  add_flag(verb, "--log-level", flags->log_level, "debug, info, warning, error, off")->capture_default_str();
+  add_flag(verb, "--chat-template", flags->chat_template, "Jinja file (or text) instead of the model's own template");
+  add_flag(verb, "--api-key", flags->api_key, "Key wanted on every route but /health");
+  add_flag(verb, "--max-num-seqs", flags->engine.max_num_seqs, "Sequences computed together")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  add_flag(verb, "--max-num-batched-tokens", flags->engine.max_num_batched_tokens, "Token rows in one step")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  add_flag(verb, "--max-model-len", flags->engine.max_model_len, "Context in tokens, 0 for the model's own")
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  add_flag(verb, "--memory-utilization,--gpu-memory-utilization", flags->engine.memory_utilization,
+           "Share of available memory for weights and KV cache")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str();
+  add_flag(verb, "--kv-cache-memory", flags->kv_cache_bytes, "KV cache size instead, such as 2GiB")
+      ->transform(CLI::AsSizeValue(false));
+  add_flag(verb, "--drain-timeout", flags->drain_timeout_s, "Seconds running answers get after SIGTERM or SIGINT")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  verb->footer(
+      "Every flag can be set in the environment: --max-num-seqs is PAGODA_MAX_NUM_SEQS.\n"
+      "SIGTERM or SIGINT drains; a second one ends at once.\n"
+      "Examples:\n"
+      "  pagoda serve smollm2:135m\n"
+      "  pagoda serve qwen2.5-coder:1.5b --host 0.0.0.0 --api-key \"$KEY\" --max-model-len 8192");
+  verb->callback([&invocation, flags] { invocation.run = [flags] { return serve(*flags); }; });
+}
+
+}  // namespace pagoda::apps
