@@ -80,7 +80,8 @@ Result<std::string> render_row(const std::string& line, int64_t today_unix_s) {
 
 void print_line(const Result<std::string>& text) {
   const Json out = text.ok() ? Json{{"text", text.value()}} : Json{{"error", text.error().message}};
-  fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  // ASCII: some readers take characters such as U+0085 for the end of a line.
+  fmt::print("{}\n", out.dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
 int fail(const Error& error) {

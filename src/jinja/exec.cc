@@ -12,7 +12,7 @@ class LoopFilter final : public LoopObject::Filter {
  public:
   LoopFilter(Interpreter& interpreter, const Stmt& stmt, const std::shared_ptr<Scope>& outer)
       : interpreter_(interpreter), stmt_(stmt), outer_(outer) {}
-  Result<bool> accepts(const Value& item) override { return interpreter_.passes(stmt_, outer_, item); }
+  Result<bool> accepts(Value& item) override { return interpreter_.passes(stmt_, outer_, item); }
 
  private:
   Interpreter& interpreter_;
@@ -260,8 +260,12 @@ Result<Flow> Interpreter::exec_for(const Stmt& stmt) {
   return run_loop(stmt, outer, iterable, 0);
 }
 
-Result<bool> Interpreter::passes(const Stmt& stmt, const std::shared_ptr<Scope>& outer, const Value& item) {
+Result<bool> Interpreter::passes(const Stmt& stmt, const std::shared_ptr<Scope>& outer, Value& item) {
   const ScopeGuard scope(*this, outer);
+  if (stmt.exprs[0]->kind == ExprKind::kTuple && item.is_list()) {  // a filtered loop hands on what it unpacked
+    PAGODA_TRY(std::vector<Value> parts, rt_.to_vector(item));
+    item = rt_.tuple(std::move(parts));
+  }
   PAGODA_TRY_STATUS(assign(*stmt.exprs[0], item));
   PAGODA_TRY(const Value test, eval(*stmt.exprs[2]));
   return rt_.truth(test);

@@ -131,7 +131,10 @@ Result<Value> sort(Runtime& rt, Call& call) {
   } else {
     paths.push_back(AttributePath::parse(rt, call.has(2) ? call.args[2] : Value::none()));
   }
-  PAGODA_TRY(const std::vector<Value> keys, keys_of(rt, all, paths, call.flag(1)));
+  PAGODA_TRY(std::vector<Value> keys, keys_of(rt, all, paths, call.flag(1)));
+  // Jinja compares lists of keys, and in a list two undefined are equal instead of an error.
+  if (paths.size() == 1)
+    for (Value& key : keys) key = rt.list({key});
   PAGODA_TRY_STATUS(sort_by(rt, all, keys, call.flag(0)));
   return rt.list(std::move(all));
 }

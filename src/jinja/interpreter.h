@@ -49,7 +49,7 @@ class Interpreter {
   Result<Value> render_block(const Stmt& block, const std::shared_ptr<Scope>& outer);
   Result<Value> render_loop(const Stmt& loop, const std::shared_ptr<Scope>& outer, const Value& iterable,
                             int64_t depth0);
-  Result<bool> passes(const Stmt& loop, const std::shared_ptr<Scope>& outer, const Value& item);
+  Result<bool> passes(const Stmt& loop, const std::shared_ptr<Scope>& outer, Value& item);
   const Program& program() const { return program_; }
   const std::shared_ptr<Scope>& root() const { return root_; }
 

@@ -35,7 +35,8 @@ struct LoopObject final : Object {
   Cursor cursor;
   struct Filter {
     virtual ~Filter() = default;
-    virtual Result<bool> accepts(const Value& item) = 0;
+    /// May replace the item by what the loop is to see of it.
+    virtual Result<bool> accepts(Value& item) = 0;
   };
   Filter* filter = nullptr;  // lives as long as the loop runs
   std::vector<Value> drawn;  // items read ahead for the length, from `drawn_at` on

@@ -274,6 +274,8 @@ TEST(Semantics, PythonsValuesAndJinjasScopes) {
       {"{% macro m(a, b=a) %}{{ a }}{{ b }}{% endmacro %}{{ m(1) }}{{ m(1, b=2) }}", "1112"},
       {"{{ [3, 1, 2] | sort(reverse=true) }}{{ ['b', 'A'] | sort }}", "[3, 2, 1]['A', 'b']"},
       {"{{ 'a b  c'.split() }}{{ 'a,b'.split(',', 1) }}", "['a', 'b', 'c']['a', 'b']"},
+      {"{% for a, b in [[1, 2], [3, 4]] if a %}{{ loop.previtem }}{% endfor %}", "(1, 2)"},
+      {"{{ [{'k': 1}, {}, {}] | sort(attribute='z') | length }}", "3"},
       {"{{ 1 == 1.0 }}{{ true == 1 }}{{ {1: 'x'}[true] }}", "TrueTruex"},
   };
   for (const auto& [source, expected] : rows) EXPECT_EQ(render(source), expected) << source;
