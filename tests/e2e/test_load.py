@@ -61,7 +61,7 @@ def test_health_during_a_long_prefill(server):  # O01
     status = []
 
     def prefill():
-        words = min(longest, 4096) - 64
+        words = min(longest, 2048) - 64
         answer = server.post("/v1/completions", {"prompt": "word " * words, "max_tokens": 1})
         status.append(answer.status_code)
         done.set()
@@ -87,11 +87,10 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(server):  # D05
     long = threading.Thread(target=server.post, args=("/v1/completions", {"prompt": "word " * 1900, "max_tokens": 1}))
     long.start()
     time.sleep(0.1)
-    started = time.monotonic()
     assert server.post("/v1/completions", {"prompt": "Hi", "max_tokens": 1}).status_code == 200
-    short = time.monotonic() - started
+    overtaken = long.is_alive()
     long.join()
-    assert short < time.monotonic() - started + 0.1
+    assert overtaken, "the short prompt waited for the long one"
 
 
 def test_memory_does_not_grow_with_requests(server):  # R01, scaled to this suite's time
@@ -100,9 +99,9 @@ def test_memory_does_not_grow_with_requests(server):  # R01, scaled to this suit
             for i in range(count):
                 body = {"prompt": f"unique {base + i}", "max_tokens": 1, "logprobs": 20}
                 assert client.post("/v1/completions", json=body).status_code == 200
-    some(100, 0)
+    some(60, 0)
     before, files = server.resident_bytes(), server.open_files()
-    some(200, 1000)
+    some(120, 1000)
     assert server.resident_bytes() - before < 4 << 20
     assert server.open_files() <= files + 1
 
