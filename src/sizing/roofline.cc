@@ -5,7 +5,9 @@
 namespace pagoda::sizing {
 namespace {
 
-double seen(const AttentionShape& layer, int32_t context) { return layer.window > 0 ? std::min(context, layer.window) : context; }
+double seen(const AttentionShape& layer, int32_t context) {
+  return layer.window > 0 ? std::min(context, layer.window) : context;
+}
 
 /// sum over i = 1..n of min(i, window)
 double seen_in_prefill(const AttentionShape& layer, int32_t tokens) {
@@ -22,8 +24,9 @@ double decode_step_seconds(const ModelCost& cost, const MachineLimits& machine, 
     attention_macs += 2.0 * layer.heads * layer.head_dim * seen(layer, context);
   }
   const double memory = (static_cast<double>(cost.step_weight_bytes) + sequences * kv_bytes) / machine.bytes_per_s;
-  const double arithmetic = sequences * (static_cast<double>(cost.linear_macs + cost.head_macs) / machine.int_macs_per_s +
-                                         attention_macs / machine.f32_macs_per_s);
+  const double arithmetic =
+      sequences * (static_cast<double>(cost.linear_macs + cost.head_macs) / machine.int_macs_per_s +
+                   attention_macs / machine.f32_macs_per_s);
   return std::max(memory, arithmetic);
 }
 
@@ -31,7 +34,8 @@ double prefill_seconds(const ModelCost& cost, const MachineLimits& machine, int3
   double attention_macs = 0;
   for (const AttentionShape& layer : cost.layers)
     attention_macs += 2.0 * layer.heads * layer.head_dim * seen_in_prefill(layer, tokens);
-  const double linear = static_cast<double>(tokens) * static_cast<double>(cost.linear_macs) + static_cast<double>(cost.head_macs);
+  const double linear =
+      static_cast<double>(tokens) * static_cast<double>(cost.linear_macs) + static_cast<double>(cost.head_macs);
   return linear / machine.int_macs_per_s + attention_macs / machine.f32_macs_per_s;
 }
 

@@ -6,26 +6,26 @@ namespace pagoda::sizing {
 
 /// What one layer's attention costs.
 struct AttentionShape {
-  int32_t heads;      // H
-  int32_t kv_heads;   // Hkv
-  int32_t head_dim;   // Dh
-  int32_t window;     // tokens a position sees, 0 = all before it
+  int32_t heads;     // H
+  int32_t kv_heads;  // Hkv
+  int32_t head_dim;  // Dh
+  int32_t window;    // tokens a position sees, 0 = all before it
 };
 
 /// What a model costs, in plain numbers.
 struct ModelCost {
-  int64_t step_weight_bytes;   // file bytes of every tensor a step touches: all but the embedding of an untied model
-  int64_t linear_macs;         // multiply-accumulates a token in the layers' matrices
-  int64_t head_macs;           // ... and in the head, for rows that need logits
-  int32_t kv_value_bytes;      // of one stored K or V number
+  int64_t step_weight_bytes;  // file bytes of every tensor a step touches: all but the embedding of an untied model
+  int64_t linear_macs;        // multiply-accumulates a token in the layers' matrices
+  int64_t head_macs;          // ... and in the head, for rows that need logits
+  int32_t kv_value_bytes;     // of one stored K or V number
   std::vector<AttentionShape> layers;
 };
 
 /// What the machine can do at most, all threads together.
 struct MachineLimits {
   double bytes_per_s;
-  double int_macs_per_s;   // int8 products of the weights
-  double f32_macs_per_s;   // attention
+  double int_macs_per_s;  // int8 products of the weights
+  double f32_macs_per_s;  // attention
 };
 
 /// The least time one step of `sequences` decodes at context `context` takes, seconds:
