@@ -49,6 +49,7 @@ function(pagoda_layer name)
     target_compile_options(pagoda_${name}_test PRIVATE -Wno-conversion)
     target_compile_definitions(pagoda_${name}_test PRIVATE
       PAGODA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PAGODA_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
+    add_dependencies(pagoda_tests pagoda_${name}_test)
     add_test(NAME ${name} COMMAND pagoda_${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   endif()
   if(benches)
