@@ -70,6 +70,12 @@ def compare(binary: str, model: str, path: str, threads: int, rounds: int) -> di
             "ratio_by_round": {k: [a / b for a, b in zip(ours[k], theirs[k])] for k in CASES}}
 
 
+def model_path(binary: str, model: str) -> str:
+    listing = json.loads(subprocess.run([binary, "list", "--json"], capture_output=True, text=True, check=True).stdout)
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    return str(next(cache / "pagoda/models" / entry["file"] for entry in listing["models"] if entry["name"] == model))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pagoda", required=True)
@@ -78,16 +84,11 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json")
     options = parser.parse_args()
-    listing = json.loads(subprocess.run([options.pagoda, "list", "--json"], capture_output=True, text=True, check=True).stdout)
-    paths = {entry["name"]: entry.get("path") for entry in listing["models"]}
     rows = []
     for model in options.models.split(","):
-        if not paths.get(model):
-            subprocess.run([options.pagoda, "pull", model], check=True)
-            listing = json.loads(subprocess.run([options.pagoda, "list", "--json"], capture_output=True, text=True).stdout)
-            paths = {entry["name"]: entry.get("path") for entry in listing["models"]}
-        rows.append(compare(options.pagoda, model, paths[model], options.threads, options.rounds))
-    print(f"| model | work | Pagoda tok/s | of limit | llama.cpp tok/s | ratio |\n|---|---|---|---|---|---|")
+        subprocess.run([options.pagoda, "pull", model], check=True, stdout=sys.stderr)
+        rows.append(compare(options.pagoda, model, model_path(options.pagoda, model), options.threads, options.rounds))
+    print("| model | work | Pagoda tok/s | of limit | llama.cpp tok/s | ratio |\n|---|---|---|---|---|---|")
     for row in rows:
         for name in CASES:
             print(f"| {row['model']} | {name.replace('_', ' ')} | {row['pagoda'][name]:.1f} | {row['pagoda'][name + '_percent']:.0f} % | "

@@ -48,7 +48,7 @@ std::string bash_script(const std::vector<VerbWords>& verbs) {
       "  case ${{COMP_WORDS[1]}} in\n{}  esac\n"
       "  case $word in\n"
       "    -*) COMPREPLY=($(compgen -W \"$flags\" -- \"$word\")) ;;\n"
-      "    *) COMPREPLY=($(compgen -f -- \"$word\") $(compgen -W \"$(pagoda list --names 2>/dev/null)\" -- \"$word\")) "
+      "    *) COMPREPLY=($(compgen -f -- \"$word\") $(compgen -W \"$(pagoda list 2>/dev/null | awk 'NR > 1 {{print $1}}')\" -- \"$word\")) "
       ";;\n"
       "  esac\n"
       "}}\n"
