@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "apps/exit_code.h"
 #include "apps/loaded_model.h"
 #include "apps/verbs.h"
 #include "core/clock.h"
@@ -156,7 +157,7 @@ class LatencyBench {
   sampling::SamplingParams greedy_{};
 };
 
-double median_of(const std::vector<Round>& rounds, double Round::* member) {
+double median_of(const std::vector<Round>& rounds, double Round::*member) {
   std::vector<double> v;
   for (const Round& r : rounds) v.push_back(r.*member);
   std::ranges::sort(v);
@@ -165,7 +166,7 @@ double median_of(const std::vector<Round>& rounds, double Round::* member) {
 
 void print_json(const std::vector<Round>& rounds, const engine::EngineInfo& info, const kernels::MachineRates& rates) {
   nlohmann::ordered_json out;
-  const auto add = [&](const char* name, double Round::* speed, double Round::* percent) {
+  const auto add = [&](const char* name, double Round::*speed, double Round::*percent) {
     out[name] = median_of(rounds, speed);
     out[std::string(name) + "_percent_of_limit"] = median_of(rounds, percent);
   };
@@ -189,7 +190,7 @@ void print_json(const std::vector<Round>& rounds, const engine::EngineInfo& info
 
 void print_table(const LatencyOptions& o, const std::vector<Round>& rounds, const engine::EngineInfo& info,
                  const kernels::MachineRates& rates) {
-  const auto row = [&](const std::string& what, double Round::* speed, double Round::* percent) {
+  const auto row = [&](const std::string& what, double Round::*speed, double Round::*percent) {
     fmt::print("{:<34} {:>9.1f} tok/s {:>5.0f} % of limit\n", what, median_of(rounds, speed),
                median_of(rounds, percent));
   };
@@ -259,8 +260,7 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   latency->callback([&invocation, options] {
     invocation.run = [options] {
       const Status status = run_latency(*options);
-      if (!status.ok()) fmt::print(stderr, "pagoda bench: {}\n", status.error().message);
-      return status.ok() ? 0 : 1;
+      return status.ok() ? kDone : fail("bench", status.error());
     };
   });
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "apps/exit_code.h"
 #include "apps/json_lines.h"
 #include "apps/loaded_model.h"
 #include "apps/verbs.h"
@@ -39,23 +40,21 @@ Result<nlohmann::json> detokenize_line(const text::Tokenizer& tokenizer, const n
 int run_detokenize(const Arguments& arguments) {
   if (arguments.lines == !arguments.ids.empty()) {
     fmt::print(stderr, "pagoda detokenize: give either IDS or --jsonl\n");
-    return 2;
+    return kUsage;
   }
   const auto model = open_model(arguments.model);
   if (!model.ok()) {
-    fmt::print(stderr, "pagoda detokenize: {}\n", model.error().message);
-    return 1;
+    return fail("detokenize", model.error());
   }
   const text::Tokenizer& tokenizer = *model.value().tokenizer;
   if (arguments.lines)
     return run_json_lines([&](const nlohmann::json& line) { return detokenize_line(tokenizer, line); });
   const auto text = detokenize(tokenizer, arguments.ids);
   if (!text.ok()) {
-    fmt::print(stderr, "pagoda detokenize: {}\n", text.error().message);
-    return 1;
+    return fail("detokenize", text.error());
   }
   fmt::print("{}\n", text.value());
-  return 0;
+  return kDone;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "apps/exit_code.h"
 #include "apps/golden.h"
 #include "apps/loaded_model.h"
 #include "apps/verbs.h"
@@ -173,8 +174,7 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   golden->callback([&invocation, options] {
     invocation.run = [options] {
       const Status status = run_golden(*options);
-      if (!status.ok()) fmt::print(stderr, "pagoda eval: {}\n", status.error().message);
-      return status.ok() ? 0 : 1;
+      return status.ok() ? kDone : fail("eval", status.error());
     };
   });
 }

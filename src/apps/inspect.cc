@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/exit_code.h"
 #include "apps/verbs.h"
 #include "core/mapped_file.h"
 #include "weights/catalogue.h"
@@ -99,15 +100,14 @@ void print_text(const Inspected& inspected) {
 int run_inspect(const std::string& model, bool json) {
   const auto inspected = inspect(model);
   if (!inspected.ok()) {
-    fmt::print(stderr, "pagoda inspect: {}\n", inspected.error().message);
     if (json) print_json({{"error", inspected.error().message}});
-    return 1;
+    return fail("inspect", inspected.error());
   }
   if (json)
     print_json(to_json(inspected.value()));
   else
     print_text(inspected.value());
-  return 0;
+  return kDone;
 }
 
 }  // namespace

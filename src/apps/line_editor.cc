@@ -46,16 +46,16 @@ class RawMode {
   bool active_ = false;
 };
 
-enum class Input { kByte, kNothing, kClosed, kInterrupted };
+enum class Input { kByte, kNothing, kClosed, kSignal };
 
 /// One byte from the keyboard; kNothing after `wait_ms` (-1 = wait for ever).
 Input read_byte(char& byte, int wait_ms = -1) {
   pollfd descriptor{STDIN_FILENO, POLLIN, 0};
   const int ready = poll(&descriptor, 1, wait_ms);
   if (ready == 0) return Input::kNothing;
-  if (ready < 0) return errno == EINTR ? Input::kInterrupted : Input::kClosed;
+  if (ready < 0) return errno == EINTR ? Input::kSignal : Input::kClosed;
   const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
-  if (got < 0 && errno == EINTR) return Input::kInterrupted;
+  if (got < 0 && errno == EINTR) return Input::kSignal;
   return got == 1 ? Input::kByte : Input::kClosed;
 }
 
@@ -258,13 +258,13 @@ LineEditor::Outcome LineEditor::read(std::string_view prompt, std::string& line)
     char byte = 0;
     if (const Input input = read_byte(byte); input != Input::kByte) {
       write_terminal("\r\n");
-      return input == Input::kInterrupted ? Outcome::kInterrupted : Outcome::kEnd;
+      return input == Input::kSignal ? Outcome::kCtrlC : Outcome::kEnd;
     }
     const Key key = handle(byte);
     if (key == Key::kNone) continue;
     write_terminal("\r\n");
     if (key == Key::kEnd) return Outcome::kEnd;
-    if (key == Key::kInterrupt) return Outcome::kInterrupted;
+    if (key == Key::kInterrupt) return Outcome::kCtrlC;
     line = line_.text();
     if (!line.empty() && (history_.empty() || history_.back() != line)) history_.push_back(line);
     if (history_.size() > kHistoryMax) history_.erase(history_.begin());

@@ -35,7 +35,7 @@ class LineBuffer {
 /// line is being read. A line longer than the terminal is wide scrolls sideways.
 class LineEditor {
  public:
-  enum class Outcome { kLine, kEnd, kInterrupted };  // Ctrl-D on an empty line; Ctrl-C
+  enum class Outcome { kLine, kEnd, kCtrlC };  // kEnd: Ctrl-D on an empty line
 
   Outcome read(std::string_view prompt, std::string& line);
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/exit_code.h"
 #include "apps/verbs.h"
 #include "weights/catalogue.h"
 
@@ -12,8 +13,7 @@ namespace {
 int run_list(bool json) {
   const auto folder = weights::models_folder();
   if (!folder.ok()) {
-    fmt::print(stderr, "pagoda list: {}\n", folder.error().message);
-    return 1;
+    return fail("list", folder.error());
   }
   constexpr double kMega = 1e6;
   nlohmann::ordered_json models = nlohmann::ordered_json::array();
@@ -33,7 +33,7 @@ int run_list(bool json) {
                  here ? "yes" : "no", entry.about, entry.licence);
   }
   if (json) fmt::print("{}\n", nlohmann::ordered_json{{"models", models}}.dump(2));
-  return 0;
+  return kDone;
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
 #include "core/mapped_file.h"
 #include "weights/catalogue.h"
 #include "weights/gguf_vocab.h"
@@ -16,6 +18,8 @@ std::string name_of(const std::string& model, const std::string& path) {
   if (name.ends_with(".gguf")) name.resize(name.size() - std::string_view(".gguf").size());
   return name;
 }
+
+constexpr size_t kTemplateBytesMax = size_t{1} << 20;
 
 }  // namespace
 
@@ -39,6 +43,22 @@ Result<LoadedModel> load_model(const std::string& model, const engine::EngineOpt
     return Error{Code::kCorruptFile, fmt::format("the vocabulary has {} tokens, tensor token_embd.weight {} rows",
                                                  loaded.tokenizer->size(), rows)};
   return loaded;
+}
+
+Result<std::string> read_chat_template(const std::string& argument) {
+  std::string text = argument;
+  if (std::ifstream file(argument, std::ios::binary); file) {
+    text.resize(kTemplateBytesMax + 1);
+    file.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(file.gcount()));
+  } else if (argument.find('{') == std::string::npos) {
+    return Error{Code::kNotFound, "--chat-template is neither a readable file nor a template", "--chat-template"};
+  }
+  if (text.empty()) return Error{Code::kInvalidRequest, "--chat-template is empty", "--chat-template"};
+  if (text.size() > kTemplateBytesMax)
+    return Error{Code::kTooLarge, fmt::format("--chat-template is above its limit of {} bytes", kTemplateBytesMax),
+                 "--chat-template"};
+  return text;
 }
 
 }  // namespace pagoda::apps

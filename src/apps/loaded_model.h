@@ -29,4 +29,8 @@ Result<LoadedModel> open_model(const std::string& model);
 /// model's. Errors: also those of CpuEngine::load.
 Result<LoadedModel> load_model(const std::string& model, const engine::EngineOptions& options);
 
+/// A chat template of the user's: the content of a file, or the argument itself if it holds a '{' and names no file.
+/// Errors: kNotFound (neither), kInvalidRequest (empty), kTooLarge (above 1 MiB).
+Result<std::string> read_chat_template(const std::string& argument);
+
 }  // namespace pagoda::apps

@@ -4,11 +4,10 @@
 #include <exception>
 #include <iostream>
 
+#include "apps/exit_code.h"
 #include "apps/verbs.h"
 
 namespace {
-
-constexpr int kUsage = 2;
 
 int parse_and_run(int argc, char** argv) {
   using namespace pagoda::apps;
@@ -34,7 +33,7 @@ int parse_and_run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {  // --help and --version come this way too
-    return app.exit(error, std::cout, std::cerr) == 0 ? 0 : kUsage;
+    return app.exit(error, std::cout, std::cerr) == 0 ? kDone : kUsage;
   }
   return invocation.run();
 }
@@ -46,6 +45,6 @@ int main(int argc, char** argv) {
     return parse_and_run(argc, argv);
   } catch (const std::exception& error) {  // the last stop of library throws
     fmt::print(stderr, "pagoda: {}\n", error.what());
-    return 1;
+    return pagoda::apps::kFailed;
   }
 }

@@ -10,12 +10,12 @@
 #include <cstdlib>
 #include <memory>
 
+#include "apps/exit_code.h"
 #include "apps/verbs.h"
 
 namespace pagoda::apps {
 namespace {
 
-constexpr int kInterrupted = 130;
 constexpr double kMega = 1e6;
 
 std::atomic<bool> stop_requested{false};
@@ -115,10 +115,7 @@ std::string known_names() {
 }
 
 int failed(const Error& error) {
-  if (error.code != Code::kCancelled) {
-    fmt::print(stderr, "pagoda pull: {}\n", error.message);
-    return 1;
-  }
+  if (error.code != Code::kCancelled) return fail("pull", error);
   fmt::print(stderr, "pagoda pull: interrupted; what is here is kept, the same command goes on\n");
   return kInterrupted;
 }
@@ -130,14 +127,14 @@ int run_pull(const std::string& name) {
     fmt::print(stderr, "pagoda pull: {}\n",
                resolved.ok() ? fmt::format("only catalogue names can be pulled: {}", known_names())
                              : resolved.error().message);
-    return 1;
+    return kFailed;
   }
   const auto folder = weights::models_folder();
   if (!folder.ok()) return failed(folder.error());
   if (weights::is_complete(*entry, folder.value() + "/" + entry->file)) {
     fmt::print(stderr, "pagoda pull: {} is here already ({:.1f} MB)\n", name,
                static_cast<double>(entry->bytes) / kMega);
-    return 0;
+    return kDone;
   }
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, &request_stop);
   ProgressLine progress;
@@ -156,7 +153,7 @@ int run_pull(const std::string& name) {
   if (!pulled.ok()) return failed(pulled.error());
   fmt::print(stderr, "pagoda pull: {} is ready ({:.1f} MB, licence: {})\n", name,
              static_cast<double>(entry->bytes) / kMega, entry->licence);
-  return 0;
+  return kDone;
 }
 
 }  // namespace

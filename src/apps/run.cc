@@ -6,18 +6,17 @@
 #include <random>
 
 #include "apps/chat_session.h"
+#include "apps/exit_code.h"
 #include "apps/interrupt.h"
 #include "apps/line_editor.h"
 #include "apps/verbs.h"
 #include "core/log.h"
-#include "core/mapped_file.h"
 
 namespace pagoda::apps {
 namespace {
 
-constexpr int kDone = 0, kFailed = 1, kInterrupted = 130;
+constexpr const char* kVerb = "run";
 constexpr size_t kPromptBytesMax = size_t{16} << 20;
-constexpr size_t kTemplateBytesMax = size_t{1} << 20;
 
 struct RunFlags {
   std::string model;
@@ -36,11 +35,6 @@ constexpr const char* kHelp =
     "  /help          this list\n"
     "  /bye           leave; so does Ctrl-D\n"
     "  Ctrl-C stops an answer, and leaves at the prompt. A line that ends in \\ goes on in the next.\n";
-
-int fail(const Error& error) {
-  fmt::print(stderr, "pagoda run: {}\n", error.message);
-  return kFailed;
-}
 
 /// Prints pieces as they come. False as soon as nobody wants more: the user stopped, or the reader has gone.
 struct Printer {
@@ -67,10 +61,10 @@ int answer_once(ChatSession& session, const RunFlags& flags, const std::string& 
   watch_interrupts(true);
   Printer printer;
   const Result<Answer> answer = session.ask(prompt, flags.answer, std::ref(printer));
-  if (!answer.ok()) return fail(answer.error());
+  if (!answer.ok()) return fail(kVerb, answer.error());
   if (!printer.closed) printer("\n");
   if (printer.interrupted) return kInterrupted;
-  if (printer.closed) return fail({Code::kIo, "standard output was closed before the answer ended"});
+  if (printer.closed) return fail(kVerb, {Code::kIo, "standard output was closed before the answer ended"});
   if (flags.verbose) print_statistics(answer.value(), flags.answer.sampling.seed);
   return kDone;
 }
@@ -119,7 +113,7 @@ int converse(ChatSession& session, const RunFlags& flags) {
     watch_interrupts(true);
     const LineEditor::Outcome outcome = read_message(editor, message);
     if (outcome == LineEditor::Outcome::kEnd) return kDone;
-    if (outcome == LineEditor::Outcome::kInterrupted) return kInterrupted;
+    if (outcome == LineEditor::Outcome::kCtrlC) return kInterrupted;
     if (message.find_first_not_of(" \n") == std::string::npos) continue;
     const Command command = obey(message, session);
     if (command == Command::kLeave) return kDone;
@@ -128,7 +122,7 @@ int converse(ChatSession& session, const RunFlags& flags) {
     Printer printer;
     const Result<Answer> answer = session.ask(message, options, std::ref(printer));
     if (!answer.ok()) {
-      fail(answer.error());
+      fail(kVerb, answer.error());
       continue;  // the conversation stands as it was: /clear or a shorter message goes on
     }
     printer("\n");
@@ -153,20 +147,10 @@ Result<std::string> read_standard_input() {
   return text;
 }
 
-Result<std::string> read_template(const std::string& path) {
-  PAGODA_TRY(const MappedFile file, MappedFile::open(path));
-  const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.empty()) return Error{Code::kInvalidRequest, fmt::format("the chat template {} is empty", file_name(path))};
-  if (bytes.size() > kTemplateBytesMax)
-    return Error{Code::kTooLarge, fmt::format("the chat template {} has {} bytes, limit {}", file_name(path),
-                                              bytes.size(), kTemplateBytesMax)};
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
-
 Result<std::unique_ptr<ChatSession>> start_session(RunFlags& flags) {
   std::string template_text;
   if (!flags.template_file.empty()) {
-    PAGODA_TRY(template_text, read_template(flags.template_file));
+    PAGODA_TRY(template_text, read_chat_template(flags.template_file));
   }
   flags.engine.max_num_seqs = 1;
   if (isatty(STDERR_FILENO))
@@ -197,12 +181,12 @@ int run(RunFlags flags) {
   std::optional<std::string> prompt = flags.prompt;
   if (!prompt && !terminal) {
     Result<std::string> piped = read_standard_input();
-    if (!piped.ok()) return fail(piped.error());
+    if (!piped.ok()) return fail(kVerb, piped.error());
     prompt = std::move(piped).take();
   }
   flags.answer.sampling.seed = flags.seed.value_or((uint64_t{std::random_device{}()} << 32) | std::random_device{}());
   auto session = start_session(flags);
-  if (!session.ok()) return fail(session.error());
+  if (!session.ok()) return fail(kVerb, session.error());
   return prompt ? answer_once(*session.value(), flags, *prompt) : converse(*session.value(), flags);
 }
 
@@ -257,7 +241,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
   verb->add_option("PROMPT", flags->prompt,
                    "Print one answer to it; without it, one to piped standard input, else a chat");
   verb->add_option("--system", flags->system, "System message of the chat");
-  verb->add_option("--chat-template", flags->template_file, "File with a Jinja template to use instead of the model's");
+  verb->add_option("--chat-template", flags->template_file,
+                   "Jinja file (or text) to use instead of the model's template");
   add_sampling_flags(*verb, *flags);
   add_engine_flags(*verb, *flags);
   verb->add_flag("--verbose", flags->verbose, "Print speed and seed after each answer, on standard error");

@@ -4,16 +4,14 @@
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "api/chat_template.h"
 #include "api/server.h"
 #include "api/service.h"
+#include "apps/exit_code.h"
 #include "apps/loaded_model.h"
 #include "apps/verbs.h"
-#include "core/isa.h"
 #include "core/log.h"
 #include "core/machine.h"
 #include "core/thread_pool.h"
@@ -24,9 +22,6 @@
 
 namespace pagoda::apps {
 namespace {
-
-constexpr int kRefused = 1;
-constexpr int kInterrupted = 130;
 
 struct ServeFlags {
   std::string model;
@@ -57,11 +52,6 @@ struct Serving {
   }
 };
 
-int refuse(const Error& error) {
-  fmt::print(stderr, "pagoda: {}\n", error.message);
-  return kRefused;
-}
-
 /// Ends the process for a signal: SIGTERM is how services are asked to stop, so it is no failure.
 [[noreturn]] void exit_for(int signal) { std::_Exit(signal == SIGINT ? kInterrupted : 0); }
 
@@ -76,21 +66,13 @@ Status check_model(const std::string& model) {
   return ok_status();
 }
 
-/// A file's content, or the argument itself if it is a template and no file.
-Result<std::string> read_template(const std::string& argument) {
-  std::ifstream file(argument, std::ios::binary);
-  if (file) return std::string(std::istreambuf_iterator<char>(file), {});
-  if (argument.find('{') != std::string::npos) return argument;
-  return Error{Code::kNotFound, "--chat-template is neither a readable file nor a template", "--chat-template"};
-}
-
 std::string spelling(const text::Tokenizer& tokenizer, TokenId id) {
   return tokenizer.valid(id) ? tokenizer.token_bytes(id) : std::string();
 }
 
 Status load_chat_template(const ServeFlags& flags, Serving& serving) {
   if (!flags.chat_template.empty()) {
-    PAGODA_TRY(serving.model.chat_template, read_template(flags.chat_template));
+    PAGODA_TRY(serving.model.chat_template, read_chat_template(flags.chat_template));
   }
   if (serving.model.chat_template.empty()) {
     log_warning("this model has no chat template: /v1/chat/completions will refuse");
@@ -126,7 +108,6 @@ void log_machine(const engine::EngineInfo& info, const engine::CpuEngine& engine
 Status load(const ServeFlags& flags, Serving& serving) {
   engine::EngineOptions options = flags.engine;
   options.kv_cache_bytes = static_cast<int64_t>(flags.kv_cache_bytes);
-  PAGODA_TRY(options.isa, isa::level_from_environment());
   PAGODA_TRY(serving.model, load_model(flags.model, options));
   PAGODA_TRY_STATUS(load_chat_template(flags, serving));
   const engine::EngineInfo& info = serving.model.engine->info();
@@ -185,15 +166,15 @@ int serve(ServeFlags flags) {
   std::signal(SIGTERM, exit_for);  // until the server takes over
   std::signal(SIGINT, exit_for);
   const Result<LogLevel> level = parse_log_level(flags.log_level);
-  if (!level.ok()) return refuse(level.error());
+  if (!level.ok()) return fail("serve", level.error());
   set_log_level(level.value());
-  if (const Status checked = check_model(flags.model); !checked.ok()) return refuse(checked.error());
+  if (const Status checked = check_model(flags.model); !checked.ok()) return fail("serve", checked.error());
 
   Serving serving;
   flags.server.drain_timeout_ms = static_cast<int32_t>(flags.drain_timeout_s * 1000);
   api::Service service({.api_key = flags.api_key, .seed = flags.seed});
   auto listening = api::Server::listen(flags.server, service);
-  if (!listening.ok()) return refuse(listening.error());
+  if (!listening.ok()) return fail("serve", listening.error());
   const std::unique_ptr<api::Server> server = std::move(listening).take();
   server->start({.on_drain =
                      [](int signal) {
@@ -201,7 +182,7 @@ int serve(ServeFlags flags) {
                      },
                  .on_second_signal = exit_for});
   log_info("loading {} (port {} answers 503 until it is ready)", flags.model, server->port());
-  if (const Status loaded = load(flags, serving); !loaded.ok()) return refuse(loaded.error());
+  if (const Status loaded = load(flags, serving); !loaded.ok()) return fail("serve", loaded.error());
 
   const auto backend = backend_of(flags, serving);
   service.set_backend(backend);
@@ -210,7 +191,7 @@ int serve(ServeFlags flags) {
   server->wait();
   serving.stop();
   log_info("stopped");
-  return 0;
+  return kDone;
 }
 
 /// A flag that the environment can set as well: --max-num-seqs is PAGODA_MAX_NUM_SEQS.

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "apps/exit_code.h"
 #include "apps/loaded_model.h"
 #include "apps/verbs.h"
 #include "jinja/environment_json.h"
@@ -19,7 +20,6 @@ namespace pagoda::apps {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int kUsage = 2;
 
 /// A template with what its model fills in where a conversation leaves it out.
 struct Source {
@@ -84,11 +84,6 @@ void print_line(const Result<std::string>& text) {
   fmt::print("{}\n", out.dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
-int fail(const Error& error) {
-  fmt::print(stderr, "pagoda template: {}\n", error.message);
-  return 1;
-}
-
 // "2026-01-15" -> seconds; today for "".
 Result<int64_t> seconds_of(const std::string& date) {
   if (date.empty())
@@ -110,7 +105,7 @@ struct Flags {
 int run_template(const Flags& flags) {
   const Result<int64_t> today = seconds_of(flags.date);
   if (!today.ok()) {
-    fail(today.error());
+    fail("template", today.error());
     return kUsage;
   }
   if (flags.model.empty() && !flags.jsonl) {
@@ -120,19 +115,19 @@ int run_template(const Flags& flags) {
   Source source;
   if (!flags.model.empty()) {
     Result<Source> opened = open_source(flags.model);
-    if (!opened.ok()) return fail(opened.error());
+    if (!opened.ok()) return fail("template", opened.error());
     source = std::move(opened).take();
   }
   if (flags.jsonl) {
     for (std::string line; std::getline(std::cin, line);)
       print_line(source.parsed ? render_conversation(source, line, today.value()) : render_row(line, today.value()));
-    return 0;
+    return kDone;
   }
   const std::string all(std::istreambuf_iterator<char>(std::cin), {});
   const Result<std::string> text = render_conversation(source, all, today.value());
-  if (!text.ok()) return fail(text.error());
+  if (!text.ok()) return fail("template", text.error());
   fmt::print("{}", text.value());
-  return 0;
+  return kDone;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "apps/exit_code.h"
 #include "apps/json_lines.h"
 #include "apps/loaded_model.h"
 #include "apps/verbs.h"
@@ -38,19 +39,18 @@ Result<nlohmann::json> tokenize_line(const text::Tokenizer& tokenizer, text::Enc
 int run_tokenize(const Arguments& arguments) {
   if (arguments.lines == arguments.text.has_value()) {
     fmt::print(stderr, "pagoda tokenize: give either TEXT or --jsonl\n");
-    return 2;
+    return kUsage;
   }
   const auto model = open_model(arguments.model);
   if (!model.ok()) {
-    fmt::print(stderr, "pagoda tokenize: {}\n", model.error().message);
-    return 1;
+    return fail("tokenize", model.error());
   }
   const text::Tokenizer& tokenizer = *model.value().tokenizer;
   if (arguments.lines)
     return run_json_lines(
         [&](const nlohmann::json& line) { return tokenize_line(tokenizer, arguments.options, line); });
   fmt::print("{}\n", nlohmann::json(tokenizer.encode(*arguments.text, arguments.options)).dump());
-  return 0;
+  return kDone;
 }
 
 }  // namespace

@@ -184,10 +184,7 @@ Status check_options(const EngineOptions& o) {
 
 Result<std::unique_ptr<CpuEngine>> CpuEngine::load(const weights::GgufFile& file, const EngineOptions& options) {
   PAGODA_TRY_STATUS(check_options(options));
-  uint32_t level = options.isa;
-  if (level == 0) {
-    PAGODA_TRY(level, isa::level_from_environment());
-  }
+  PAGODA_TRY(const uint32_t level, options.isa ? Result<uint32_t>(*options.isa) : isa::level_from_environment());
   const int64_t memory_available = inspect_machine().memory_available_bytes;  // before we take any
   auto engine = std::make_unique<CpuEngineImpl>(options, kernels::make_ops(level),
                                                 options.threads > 0 ? options.threads : default_threads());

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,10 +13,10 @@
 
 namespace pagoda::engine {
 
-/// What the operator may choose; 0 means "decide for me".
+/// What the operator may choose; 0 or nothing means "decide for me".
 struct EngineOptions {
-  int32_t threads = 0;  // default_threads()
-  uint32_t isa = 0;     // isa::level_from_environment()
+  int32_t threads = 0;            // default_threads()
+  std::optional<uint32_t> isa{};  // a level of isa::; isa::level_from_environment()
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 256;
   int32_t max_model_len = 0;        // the model's context length

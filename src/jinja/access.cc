@@ -163,7 +163,7 @@ Result<Value> Runtime::get_slice(const Value& object, const Value& start, const 
   if (object.is_string()) return slice_string(*this, object, start, stop, by);
   if (object.is_dict()) return failed("unhashable type: 'slice'");
   if (!object.is_list() || object.list().kind == ListKind::kIterator || object.list().kind > ListKind::kIterator)
-    return failed(quoted(type_name(object)) + " object is not subscriptable");
+    return failed(in_quotes(type_name(object)) + " object is not subscriptable");
   const std::vector<Value>& items = object.items();
   PAGODA_TRY(const SliceBounds bounds, slice_bounds(start, stop, by, static_cast<int64_t>(items.size())));
   std::vector<Value> out;

@@ -139,14 +139,14 @@ Result<Value> Interpreter::eval_filter(const Expr& expr) {
   if (expr.items[0]) {
     PAGODA_TRY(subject, eval(*expr.items[0]));
   }
-  if (expr.builtin == nullptr) return failed("No filter named " + quoted(expr.text) + " found.");
+  if (expr.builtin == nullptr) return failed("No filter named " + in_quotes(expr.text) + " found.");
   PAGODA_TRY(Args args, eval_args(*expr.call));
   return call_builtin(rt_, *expr.builtin, subject, std::move(args));
 }
 
 Result<Value> Interpreter::eval_test(const Expr& expr) {
   PAGODA_TRY(const Value subject, eval(*expr.items[0]));
-  if (expr.builtin == nullptr) return failed("No test named " + quoted(expr.text) + " found.");
+  if (expr.builtin == nullptr) return failed("No test named " + in_quotes(expr.text) + " found.");
   PAGODA_TRY(Args args, eval_args(*expr.call));
   return call_builtin(rt_, *expr.builtin, subject, std::move(args));
 }
@@ -166,7 +166,7 @@ Result<Value> Interpreter::eval_dict(const Expr& expr) {
   for (size_t i = 0; i < expr.items.size(); i += 2) {
     PAGODA_TRY(Value key, eval(*expr.items[i]));
     PAGODA_TRY(Value value, eval(*expr.items[i + 1]));
-    if (!DictObject::hashable(key)) return failed("unhashable type: " + quoted(type_name(key)));
+    if (!DictObject::hashable(key)) return failed("unhashable type: " + in_quotes(type_name(key)));
     dict->set(std::move(key), std::move(value));
   }
   return rt_.dict(std::move(dict));

@@ -92,13 +92,13 @@ Result<Value> striptags(Runtime& rt, Call& call) {
 }
 
 Result<Value> xmlattr(Runtime& rt, Call& call) {
-  if (!call.self.is_dict()) return failed(quoted(type_name(call.self)) + " object has no attribute 'items'");
+  if (!call.self.is_dict()) return failed(in_quotes(type_name(call.self)) + " object has no attribute 'items'");
   Builder out(rt);
   const bool autospace = !call.has(0) || call.flag(0);
   bool first = true;
   for (const auto& [key, value] : call.self.dict().entries) {
     if (value.is_none() || value.is_undefined()) continue;
-    if (!key.is_string()) return failed("expected string or bytes-like object, got " + quoted(type_name(key)));
+    if (!key.is_string()) return failed("expected string or bytes-like object, got " + in_quotes(type_name(key)));
     if (key.view().find_first_of(" \t\n\r\f\v/>=") != std::string_view::npos)
       return failed("Invalid character in attribute name: " + short_repr(rt, key));
     if (!std::exchange(first, false) || autospace) out.add(" ");
@@ -159,7 +159,8 @@ Result<Value> urlencode(Runtime& rt, Call& call) {
 
 Result<Str> json_indent(Runtime& rt, const Value& indent) {
   if (indent.is_string()) return indent.as_str();
-  if (!indent.is_integral()) return failed("indent must be an integer or a string, not " + quoted(type_name(indent)));
+  if (!indent.is_integral())
+    return failed("indent must be an integer or a string, not " + in_quotes(type_name(indent)));
   const int64_t blanks = std::max<int64_t>(indent.as_int(), 0);
   PAGODA_TRY_STATUS(rt.reserve(blanks));
   return Str(std::string(static_cast<size_t>(blanks), ' '), false);
@@ -182,7 +183,7 @@ Result<Value> tojson(Runtime& rt, Call& call) {
   bool own_separators = false;
   for (const auto& [name, value] : args.named) {
     if (std::find(names.begin(), names.end(), name) == names.end())
-      return failed("tojson() got an unexpected keyword argument " + quoted(name));
+      return failed("tojson() got an unexpected keyword argument " + in_quotes(name));
     if (name == "ensure_ascii") style.ascii = truthy(value);
     if (name == "sort_keys") style.sort_keys = truthy(value);
     if (name == "indent" && !value.is_none()) {
@@ -207,7 +208,7 @@ Result<Value> tojson(Runtime& rt, Call& call) {
   return rt.str(out.take(), plain);
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kHtmlFilters[] = {
     {"e", "", 0, escape_filter},     {"escape", "", 0, escape_filter},     {"forceescape", "", 0, force_escape},
     {"safe", "", 0, safe},           {"striptags", "", 0, striptags},      {"tojson", "*", 0, tojson},
     {"urlencode", "", 0, urlencode}, {"xmlattr", "autospace", 0, xmlattr},
@@ -215,6 +216,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> html_filters() { return kFilters; }
+std::span<const Builtin> html_filters() { return kHtmlFilters; }
 
 }  // namespace pagoda::jinja

@@ -84,7 +84,7 @@ namespace {
 Result<Value> abs_filter(Runtime& rt, Call& call) {
   if (call.self.is_undefined() || !call.self.is_number()) {
     if (call.self.is_undefined()) return undefined_error(call.self);
-    return failed("bad operand type for abs(): " + quoted(type_name(call.self)));
+    return failed("bad operand type for abs(): " + in_quotes(type_name(call.self)));
   }
   if (call.self.is(Kind::kFloat)) return Value::real(std::abs(call.self.as_float()));
   return call.self.as_int() < 0 ? negate(rt, call.self) : Result<Value>(Value::integer(call.self.as_int()));
@@ -141,7 +141,7 @@ Result<Value> round_filter(Runtime&, Call& call) {
   if (call.self.is_undefined()) return undefined_error(call.self);
   if (!call.self.is_number()) return failed("type " + type_name(call.self) + " doesn't define __round__ method");
   if (call.has(0) && !call.args[0].is_integral())
-    return failed(quoted(type_name(call.args[0])) + " object cannot be interpreted as an integer");
+    return failed(in_quotes(type_name(call.args[0])) + " object cannot be interpreted as an integer");
   const int64_t digits = std::clamp<int64_t>(call.has(0) ? call.args[0].as_int() : 0, -400, 400);
   const std::string_view method = call.has(1) && call.args[1].is_string() ? call.args[1].view() : "common";
   if (method == "common")
@@ -172,7 +172,7 @@ Result<Value> filesizeformat(Runtime& rt, Call& call) {
   return rt.str("");
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kNumberFilters[] = {
     {"abs", "", 0, abs_filter},
     {"filesizeformat", "binary", 0, filesizeformat},
     {"float", "default", 0, float_filter},
@@ -182,6 +182,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> number_filters() { return kFilters; }
+std::span<const Builtin> number_filters() { return kNumberFilters; }
 
 }  // namespace pagoda::jinja

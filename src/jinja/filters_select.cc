@@ -51,7 +51,7 @@ Result<Value> default_filter(Runtime&, Call& call) {
 
 Result<Value> attr(Runtime& rt, Call& call) {
   const Value& name = call.args[0];
-  if (!name.is_string()) return failed("attribute name must be string, not " + quoted(type_name(name)));
+  if (!name.is_string()) return failed("attribute name must be string, not " + in_quotes(type_name(name)));
   if (call.self.is_undefined()) return undefined_error(call.self);
   // Unlike the dot, it does not fall back to items.
   PAGODA_TRY(const Value found, rt.get_attribute(call.self, name));
@@ -88,7 +88,7 @@ Result<Value> map(Runtime& rt, Call& call) {
     const Value attribute = args.take("attribute");
     if (attribute.is_missing()) return failed("map requires a filter argument");
     const Value absent = args.take("default");
-    if (!args.named.empty()) return failed("Unexpected keyword argument " + quoted(args.named[0].first));
+    if (!args.named.empty()) return failed("Unexpected keyword argument " + in_quotes(args.named[0].first));
     const AttributePath path = AttributePath::parse(rt, attribute);
     const Value replacement = absent.is_none() ? Value() : absent;
     return lazily(rt, call.self, [&](const Value& item) { return path.get(rt, item, replacement); });
@@ -133,7 +133,7 @@ Result<Value> reject(Runtime& rt, Call& call) { return choose(rt, call, false, f
 Result<Value> selectattr(Runtime& rt, Call& call) { return choose(rt, call, true, true); }
 Result<Value> rejectattr(Runtime& rt, Call& call) { return choose(rt, call, false, true); }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kSelectingFilters[] = {
     {"attr", "name", 1, attr},
     {"d", "default_value boolean", 0, default_filter},
     {"default", "default_value boolean", 0, default_filter},
@@ -146,7 +146,7 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> selecting_filters() { return kFilters; }
+std::span<const Builtin> selecting_filters() { return kSelectingFilters; }
 
 const Builtin* find_filter(std::string_view name) {
   for (const auto table : {selecting_filters(), text_filters(), sequence_filters(), html_filters(), number_filters()})

@@ -45,7 +45,7 @@ bool reversible(const Value& value) {
 Result<Value> last(Runtime& rt, Call& call) {
   if (!reversible(call.self)) {
     if (call.self.is_undefined()) return undefined_error(call.self);
-    return failed(quoted(type_name(call.self)) + " object is not reversible");
+    return failed(in_quotes(type_name(call.self)) + " object is not reversible");
   }
   PAGODA_TRY(const std::vector<Value> all, rt.to_vector(call.self));
   return all.empty() ? rt.undefined_hint("No last item, sequence was empty.") : all.back();
@@ -141,7 +141,7 @@ Result<Value> sort(Runtime& rt, Call& call) {
 
 Result<Value> dictsort(Runtime& rt, Call& call) {
   if (call.self.is_undefined()) return undefined_error(call.self);
-  if (!call.self.is_dict()) return failed(quoted(type_name(call.self)) + " object has no attribute 'items'");
+  if (!call.self.is_dict()) return failed(in_quotes(type_name(call.self)) + " object has no attribute 'items'");
   const std::string_view by = call.has(1) && call.args[1].is_string() ? call.args[1].view() : call.has(1) ? "?" : "key";
   if (by != "key" && by != "value") return failed("You can only sort by either \"key\" or \"value\"");
   std::vector<Value> pairs;
@@ -179,7 +179,7 @@ Result<Value> unique(Runtime& rt, Call& call) {
   for (size_t i = 0; i < all.size(); ++i) {
     PAGODA_TRY_STATUS(rt.step());
     if (!DictObject::hashable(keys[i]))
-      return rt.iterator(std::move(out), "generator", failed("unhashable type: " + quoted(type_name(keys[i]))));
+      return rt.iterator(std::move(out), "generator", failed("unhashable type: " + in_quotes(type_name(keys[i]))));
     if (seen.find(keys[i]) != nullptr) continue;
     seen.set(keys[i], Value::none());
     out.push_back(all[i]);
@@ -252,7 +252,7 @@ Result<Value> slice(Runtime& rt, Call& call) {
   return rt.iterator(std::move(out));
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kSequenceFilters[] = {
     {"batch", "linecount fill_with", 1, batch},
     {"count", "", 0, length},
     {"dictsort", "case_sensitive by reverse", 0, dictsort},
@@ -274,6 +274,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> sequence_filters() { return kFilters; }
+std::span<const Builtin> sequence_filters() { return kSequenceFilters; }
 
 }  // namespace pagoda::jinja

@@ -27,7 +27,7 @@ Result<Subject> subject(Runtime& rt, const Call& call) {
 Result<int64_t> integer(const Call& call, size_t i, int64_t absent) {
   if (!call.has(i) || call.args[i].is_none()) return absent;
   if (!call.args[i].is_integral())
-    return failed(quoted(type_name(call.args[i])) + " object cannot be interpreted as an integer");
+    return failed(in_quotes(type_name(call.args[i])) + " object cannot be interpreted as an integer");
   return call.args[i].as_int();
 }
 
@@ -128,7 +128,7 @@ Result<Value> truncate(Runtime& rt, Call& call) {
   if (!call.self.is_string()) {
     PAGODA_TRY(const int64_t size, rt.length(call.self));
     if (size <= length + leeway) return call.self;
-    return failed(quoted(type_name(call.self)) + " cannot be truncated");
+    return failed(in_quotes(type_name(call.self)) + " cannot be truncated");
   }
   const Str& str = call.self.as_str();
   const int64_t end_length = utf8::length(end.view());
@@ -214,7 +214,7 @@ std::vector<Str> wrap_line(const Str& line, int64_t width, bool break_long, bool
 
 Result<Value> wordwrap(Runtime& rt, Call& call) {
   if (call.self.is_undefined()) return undefined_error(call.self);
-  if (!call.self.is_string()) return failed(quoted(type_name(call.self)) + " object has no attribute 'splitlines'");
+  if (!call.self.is_string()) return failed(in_quotes(type_name(call.self)) + " object has no attribute 'splitlines'");
   PAGODA_TRY(const Subject text, subject(rt, call));
   PAGODA_TRY(const int64_t width, integer(call, 0, 79));
   if (width <= 0) return failed(fmt::format("invalid width {} (must be > 0)", width));
@@ -256,7 +256,7 @@ Result<Value> pprint(Runtime& rt, Call& call) {
   return rt.str(out.take());
 }
 
-constexpr Builtin kFilters[] = {
+constexpr Builtin kTextFilters[] = {
     {"capitalize", "", 0, capitalize_filter},
     {"center", "width", 0, center},
     {"format", "*", 0, format_filter},
@@ -275,6 +275,6 @@ constexpr Builtin kFilters[] = {
 
 }  // namespace
 
-std::span<const Builtin> text_filters() { return kFilters; }
+std::span<const Builtin> text_filters() { return kTextFilters; }
 
 }  // namespace pagoda::jinja

@@ -18,7 +18,7 @@ Result<Value> range(Runtime& rt, Call& call) {
     if (!call.has(i)) continue;
     if (call.args[i].is_undefined()) return undefined_error(call.args[i]);
     if (!call.args[i].is_integral())
-      return failed(quoted(type_name(call.args[i])) + " object cannot be interpreted as an integer");
+      return failed(in_quotes(type_name(call.args[i])) + " object cannot be interpreted as an integer");
     bounds[i] = call.args[i].as_int();
   }
   if (!call.has(1)) bounds = {0, bounds[0], 1};
@@ -48,7 +48,7 @@ Result<std::shared_ptr<DictObject>> build_dict(Runtime& rt, Args& args) {
       PAGODA_TRY(const std::vector<Value> pair, rt.to_vector(item));
       if (pair.size() != 2)
         return failed(fmt::format("dictionary update sequence element has length {}; 2 is required", pair.size()));
-      if (!DictObject::hashable(pair[0])) return failed("unhashable type: " + quoted(type_name(pair[0])));
+      if (!DictObject::hashable(pair[0])) return failed("unhashable type: " + in_quotes(type_name(pair[0])));
       dict->set(pair[0], pair[1]);
     }
   }

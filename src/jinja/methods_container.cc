@@ -22,7 +22,7 @@ Result<Value> values(Runtime& rt, Call& call) { return view(rt, call, ListKind::
 Result<Value> items(Runtime& rt, Call& call) { return view(rt, call, ListKind::kItems); }
 
 Result<Value> get(Runtime&, Call& call) {
-  if (!DictObject::hashable(call.args[0])) return failed("unhashable type: " + quoted(type_name(call.args[0])));
+  if (!DictObject::hashable(call.args[0])) return failed("unhashable type: " + in_quotes(type_name(call.args[0])));
   const Value* found = call.self.dict().find(call.args[0]);
   if (found != nullptr) return *found;
   return call.has(1) ? call.args[1] : Value::none();

@@ -17,7 +17,7 @@ Value made(Runtime& rt, const Call& call, Str str) { return rt.str(std::move(str
 Result<int64_t> int_arg(const Call& call, size_t i, int64_t absent) {
   if (!call.has(i)) return absent;
   if (!call.args[i].is_integral())
-    return failed(quoted(type_name(call.args[i])) + " object cannot be interpreted as an integer");
+    return failed(in_quotes(type_name(call.args[i])) + " object cannot be interpreted as an integer");
   return call.args[i].as_int();
 }
 
@@ -290,7 +290,7 @@ Result<Value> expandtabs(Runtime& rt, Call& call) {
 Result<Value> format_method(Runtime& rt, Call& call) { return brace_format(rt, call.self, call.raw); }
 
 Result<Value> format_map(Runtime& rt, Call& call) {
-  if (!call.args[0].is_dict()) return failed("format_map() takes a mapping, not " + quoted(type_name(call.args[0])));
+  if (!call.args[0].is_dict()) return failed("format_map() takes a mapping, not " + in_quotes(type_name(call.args[0])));
   Args args;
   for (const auto& [key, value] : call.args[0].dict().entries)
     if (key.is_string()) args.named.emplace_back(key.view(), value);

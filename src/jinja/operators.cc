@@ -211,14 +211,14 @@ Result<Value> negate(Runtime&, const Value& value) {
   if (value.is_undefined()) return undefined_error(value);
   if (value.is_integral()) return int_op(BinaryOp::kSub, 0, value.as_int());
   if (value.is_number()) return Value::real(-value.as_float());
-  return failed("bad operand type for unary -: " + quoted(type_name(value)));
+  return failed("bad operand type for unary -: " + in_quotes(type_name(value)));
 }
 
 Result<Value> plus(Runtime&, const Value& value) {
   if (value.is_undefined()) return undefined_error(value);
   if (value.is_integral()) return Value::integer(value.as_int());
   if (value.is_number()) return value;
-  return failed("bad operand type for unary +: " + quoted(type_name(value)));
+  return failed("bad operand type for unary +: " + in_quotes(type_name(value)));
 }
 
 Result<bool> equal(Runtime& rt, const Value& left, const Value& right) {
@@ -276,7 +276,7 @@ Result<bool> contains(Runtime& rt, const Value& container, const Value& item) {
       if (!item.is_string()) return failed("'in <string>' requires string as left operand, not " + type_name(item));
       return container.view().find(item.view()) != std::string_view::npos;
     case Kind::kDict:
-      if (!DictObject::hashable(item)) return failed("unhashable type: " + quoted(type_name(item)));
+      if (!DictObject::hashable(item)) return failed("unhashable type: " + in_quotes(type_name(item)));
       return container.dict().find(item) != nullptr;
     case Kind::kList:
     case Kind::kUndefined: {
@@ -289,7 +289,7 @@ Result<bool> contains(Runtime& rt, const Value& container, const Value& item) {
       }
     }
     default:
-      return failed("argument of type " + quoted(type_name(container)) + " is not iterable");
+      return failed("argument of type " + in_quotes(type_name(container)) + " is not iterable");
   }
 }
 

@@ -117,7 +117,7 @@ Status append_undefined(Runtime& rt, const Value& value, Builder& out) {
 
 }  // namespace
 
-std::string quoted(std::string_view name) { return fmt::format("'{}'", name); }
+std::string in_quotes(std::string_view name) { return fmt::format("'{}'", name); }
 
 std::string float_repr(double d) {
   if (std::isnan(d)) return "nan";

@@ -9,7 +9,7 @@
 namespace pagoda::jinja {
 
 /// 'name' in quotes, for messages.
-std::string quoted(std::string_view name);
+std::string in_quotes(std::string_view name);
 /// Python's repr() of a float: the shortest digits that read back as the same number.
 std::string float_repr(double d);
 /// repr() cut to a message's length.

@@ -121,14 +121,14 @@ Value make_undefined(Runtime& rt, std::string message, std::string debug) {
 }  // namespace
 
 Value Runtime::undefined_name(std::string_view name) {
-  return make_undefined(*this, quoted(name) + " is undefined", std::string(name));
+  return make_undefined(*this, in_quotes(name) + " is undefined", std::string(name));
 }
 
 Value Runtime::undefined_attribute(const Value& object, const Value& name) {
   const std::string type = object_type(object);
   const std::string shown = short_repr(*this, name);
   const std::string debug = "no such element: " + type + "[" + shown + "]";
-  if (name.is_string()) return make_undefined(*this, quoted(type) + " has no attribute " + shown, debug);
+  if (name.is_string()) return make_undefined(*this, in_quotes(type) + " has no attribute " + shown, debug);
   return make_undefined(*this, type + " has no element " + shown, debug);
 }
 
@@ -160,7 +160,7 @@ Result<int64_t> Runtime::length(const Value& value) {
     default:
       break;
   }
-  return failed("object of type " + quoted(type_name(value)) + " has no len()");
+  return failed("object of type " + in_quotes(type_name(value)) + " has no len()");
 }
 
 Result<std::vector<Value>> Runtime::to_vector(const Value& iterable) {
@@ -178,7 +178,7 @@ Result<std::vector<Value>> Runtime::to_vector(const Value& iterable) {
 Result<Value> Runtime::call(const Value& callee, Args args) {
   if (callee.is_undefined()) return undefined_error(callee);
   if (callee.is(Kind::kLoop)) return call_loop(*this, callee, std::move(args));
-  if (!callee.is(Kind::kCallable)) return failed(quoted(type_name(callee)) + " object is not callable");
+  if (!callee.is(Kind::kCallable)) return failed(in_quotes(type_name(callee)) + " object is not callable");
   return callee.callable().call(*this, std::move(args));
 }
 
@@ -192,7 +192,7 @@ Result<Cursor> Cursor::over(Runtime& rt, const Value& iterable) {
       if (rt.environment().undefined == Undefined::kStrict) return undefined_error(iterable);
       return Cursor(rt, iterable);
     default:
-      return failed(quoted(type_name(iterable)) + " object is not iterable");
+      return failed(in_quotes(type_name(iterable)) + " object is not iterable");
   }
 }
 

@@ -14,7 +14,7 @@ namespace pagoda::jinja {
 namespace {
 
 using ::testing::HasSubstr;
-constexpr int64_t kToday = 1768435200;  // 2026-01-15 00:00 UTC
+constexpr int64_t kNow = 1768435200;  // 2026-01-15 00:00 UTC
 
 std::string render(const std::string& source, const std::string& context = "{}", Environment environment = {},
                    Budget budget = {}) {
@@ -22,7 +22,7 @@ std::string render(const std::string& source, const std::string& context = "{}",
   if (!parsed.ok()) return "error: " + parsed.error().message;
   auto value = from_json(context);
   if (!value.ok()) return "error: " + value.error().message;
-  auto rendered = parsed.value()->render(value.value(), kToday);
+  auto rendered = parsed.value()->render(value.value(), kNow);
   return rendered.ok() ? rendered.value().text() : "error: " + rendered.error().message;
 }
 
@@ -30,7 +30,7 @@ std::string render(const std::string& source, const std::string& context = "{}",
 std::string marked(const std::string& source, const std::string& context) {
   auto parsed = Template::parse(source);
   EXPECT_TRUE(parsed.ok()) << parsed.error().message;
-  auto rendered = parsed.value()->render(from_json(context).value(), kToday);
+  auto rendered = parsed.value()->render(from_json(context).value(), kNow);
   EXPECT_TRUE(rendered.ok()) << rendered.error().message;
   std::string out;
   for (const Span& span : rendered.value().spans) out += span.from_input ? "[" + span.text + "]" : span.text;
@@ -101,7 +101,7 @@ TEST(Provenance, ValuesTheCallerVouchesForCountAsTemplateText) {
   auto parsed = Template::parse("{{ bos_token }}{{ x }}");
   const Value context =
       with_entry(from_json(R"({"x":"<s>","bos_token":"y"})").value(), "bos_token", Value::string("<s>"));
-  const auto rendered = parsed.value()->render(context, kToday);
+  const auto rendered = parsed.value()->render(context, kNow);
   ASSERT_EQ(rendered.value().spans.size(), 2u);
   EXPECT_FALSE(rendered.value().spans[0].from_input);
   EXPECT_TRUE(rendered.value().spans[1].from_input);
@@ -288,7 +288,7 @@ TEST(Semantics, PythonsValuesAndJinjasScopes) {
 TEST(Semantics, RenderingsDoNotShareState) {
   auto parsed = Template::parse("{% set ns = namespace(n=x) %}{% set ns.n = ns.n + 1 %}{{ ns.n }}");
   for (const char* x : {"1", "41"}) {
-    const auto rendered = parsed.value()->render(from_json(std::string(R"({"x":)") + x + "}").value(), kToday);
+    const auto rendered = parsed.value()->render(from_json(std::string(R"({"x":)") + x + "}").value(), kNow);
     EXPECT_EQ(rendered.value().text(), std::to_string(std::stoi(x) + 1));
   }
 }

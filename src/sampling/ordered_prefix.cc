@@ -7,7 +7,7 @@
 namespace pagoda::sampling {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kTopUnits = 4.f;      // holds a typical top 20
 constexpr float kBandsPerUnit = 8.f;  // an eighth of scale each: 24 units deep, where weights are below e^-24
 
@@ -31,7 +31,7 @@ OrderedPrefix::OrderedPrefix(std::span<const float> logits, float maximum, float
 void OrderedPrefix::gather_top() {
   top_floor_ = maximum_ - kTopUnits * scale_;
   for (size_t i = 0; i < logits_.size(); ++i)
-    if (logits_[i] >= top_floor_ && logits_[i] > -kInfinity) storage_.keys.push_back(key_of(logits_[i], i));
+    if (logits_[i] >= top_floor_ && logits_[i] > kMasked) storage_.keys.push_back(key_of(logits_[i], i));
 }
 
 /// Larger logits never get a larger band, because each rounding is monotone: so the bands' order is the logits'.
@@ -57,7 +57,7 @@ void OrderedPrefix::gather_bands(size_t n) {
   for (size_t i = 0; i < logits_.size(); ++i) {
     const size_t band = storage_.bands[i];
     if (band < first || band >= next_band_) continue;
-    if (logits_[i] < top_floor_ && logits_[i] > -kInfinity) storage_.keys.push_back(key_of(logits_[i], i));
+    if (logits_[i] < top_floor_ && logits_[i] > kMasked) storage_.keys.push_back(key_of(logits_[i], i));
   }
 }
 

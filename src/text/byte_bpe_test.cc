@@ -5,7 +5,7 @@
 
 #include "text/detokenizer.h"
 #include "text/merge_symbols.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_for_test.h"
 
 namespace pagoda::text {
 namespace {
@@ -22,12 +22,6 @@ VocabSpec small_spec() {
   spec.types.insert(spec.types.end(), {TokenType::kControl, TokenType::kUserDefined, TokenType::kUserDefined});
   spec.merges = {"a b", "ab c"};
   return spec;
-}
-
-std::unique_ptr<Tokenizer> create(VocabSpec spec) {
-  auto tokenizer = Tokenizer::create(std::move(spec));
-  if (!tokenizer.ok()) return ADD_FAILURE() << tokenizer.error().message, nullptr;
-  return std::move(tokenizer).take();
 }
 
 TEST(ByteBpe, MergesByRank) {

@@ -3,19 +3,13 @@
 #include <random>
 
 #include "text/sentencepiece_model_for_test.h"
-#include "text/tokenizer.h"
+#include "text/tokenizer_for_test.h"
 
 namespace pagoda::text {
 namespace {
 
 using Ids = std::vector<TokenId>;
 const std::string kData = std::string(PAGODA_SHARED_DIR) + "/cases/tokenizer/sentencepiece_";
-
-std::unique_ptr<Tokenizer> create(VocabSpec spec) {
-  auto tokenizer = Tokenizer::create(std::move(spec));
-  if (!tokenizer.ok()) return ADD_FAILURE() << tokenizer.error().message, nullptr;
-  return std::move(tokenizer).take();
-}
 
 // Goal: unigram with its compiled normalizer gives sentencepiece's ids. Oracle: sentencepiece 0.2 with the same model;
 // a hash over its ids of all lines of the book, and ids of texts that exercise the normalizer.

@@ -33,7 +33,7 @@ class WheelTest : public testing::Test {
   std::string path_;
 };
 
-std::string random_bytes(size_t size) {
+std::string compressible_bytes(size_t size) {
   std::mt19937 rng(20261130);
   std::string bytes(size, '\0');
   for (char& c : bytes) c = static_cast<char>(rng() % 7 == 0 ? rng() : 'a');  // compressible, but not wholly
@@ -42,7 +42,7 @@ std::string random_bytes(size_t size) {
 
 // Goal: stored and deflated members come out whole, also over more than one piece, and empty.
 TEST_F(WheelTest, ExtractsStoredAndDeflatedMembers) {
-  const std::string big = random_bytes(3 << 20);
+  const std::string big = compressible_bytes(3 << 20);
   for (const bool deflated : {false, true}) {
     const std::string zip = zip_of({{"a/empty", ""}, {"a/big.bin", big}, {"a/small", "xyz"}}, deflated);
     EXPECT_EQ(extract(zip, "a/big.bin").value(), big);
@@ -54,7 +54,7 @@ TEST_F(WheelTest, ExtractsStoredAndDeflatedMembers) {
 
 // Goal: no damage passes: each byte of an archive is flipped, each length is cut; the member is refused or unchanged.
 TEST_F(WheelTest, NoDamagePasses) {
-  const std::string content = random_bytes(300);
+  const std::string content = compressible_bytes(300);
   for (const bool deflated : {false, true}) {
     const std::string zip = zip_of({{"m", content}}, deflated);
     for (size_t i = 0; i < zip.size(); ++i) {
