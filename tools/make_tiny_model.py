@@ -8,8 +8,11 @@ The same arguments give the same bytes.
     tools/make_tiny_model.py out.gguf --arch llama --vocab-from ../shared/cases/vocab/ggml-vocab-llama-spm.gguf
     tools/make_tiny_model.py out.gguf --arch gemma3 --layers 7 --window 32 --type Q4_K --vocab-from ...
     tools/make_tiny_model.py out.gguf --arch llama --llama3-factors --kv-heads 1 --type Q5_1 --vocab-from ...
+    tools/make_tiny_model.py out.gguf --arch gemma2 --layers 5 --window 32 --softcaps 2 5 --tied --vocab-from ...
+    tools/make_tiny_model.py out.gguf --arch qwen2 --yarn 4 --original-context 64 --vocab-from ...
+    tools/make_tiny_model.py out.gguf --arch phi3 --longrope --original-context 64 --rope-dims 48 --vocab-from ...
 
-Needs: gguf, numpy. llama.cpp ignores --window for llama; --bias is for llama (qwen2 always has one).
+Needs: gguf, numpy. llama.cpp ignores --window for llama and phi3; --bias is for llama (qwen2 always has one).
 """
 import argparse
 import math
@@ -105,7 +108,7 @@ class TinyModel:
 
     def add_config(self, vocab: int) -> None:
         a, w = self.args, self.writer
-        w.add_name(f"tiny-{a.arch}")
+        w.add_name("tiny")  # no family's name: llama.cpp looks for special tokens of models that are called phi3
         w.add_block_count(a.layers)
         w.add_context_length(a.context)
         w.add_embedding_length(a.width)
@@ -115,16 +118,44 @@ class TinyModel:
         w.add_layer_norm_rms_eps(1e-5)
         w.add_rope_freq_base(a.rope_base)
         w.add_vocab_size(vocab)
-        if a.arch == "llama":
-            w.add_rope_dimension_count(self.head_dim)
-        if a.arch in ("qwen3", "gemma3") or a.head_dim:
+        if a.arch in ("llama", "phi3"):
+            w.add_rope_dimension_count(a.rope_dims or self.head_dim)
+        if a.arch in ("qwen3", "gemma2", "gemma3") or a.head_dim:
             w.add_key_length(self.head_dim)
             w.add_value_length(self.head_dim)
         if a.window:
             w.add_sliding_window(a.window)
+        if a.softcaps:
+            w.add_attn_logit_softcapping(a.softcaps[0])
+            w.add_final_logit_softcapping(a.softcaps[1])
+        self.add_rope_scaling()
+
+    def add_rope_scaling(self) -> None:
+        a, w = self.args, self.writer
         if a.rope_linear:
             w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
             w.add_rope_scaling_factor(a.rope_linear)
+        if a.yarn:
+            w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+            w.add_rope_scaling_factor(a.yarn)
+        if a.longrope and a.arch != "phi3":  # phi3 files have no type: their tensors say it
+            w.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+        if a.original_context:
+            w.add_rope_scaling_orig_ctx_len(a.original_context)
+        if a.attn_factor:
+            w.add_rope_scaling_attn_factors(a.attn_factor)
+        if a.yarn_betas:
+            w.add_float32(f"{a.arch}.rope.scaling.yarn_beta_fast", a.yarn_betas[0])
+            w.add_float32(f"{a.arch}.rope.scaling.yarn_beta_slow", a.yarn_betas[1])
+        if a.yarn_ext is not None:
+            w.add_float32(f"{a.arch}.rope.scaling.yarn_ext_factor", a.yarn_ext)
+
+    def add_longrope_factors(self) -> None:
+        """Divisors as LongRoPE finds them, growing with the wavelength: up to 2 for short contexts, up to 40 for long."""
+        pairs = (self.args.rope_dims or self.head_dim) // 2
+        for name, most in (("long", 40.0), ("short", 2.0)):
+            grown = most**(np.arange(pairs) / pairs) * self.rng.uniform(1, 1.2, size=pairs)
+            self.writer.add_tensor(f"rope_factors_{name}.weight", grown.astype(np.float32))
 
     def add_llama3_factors(self, factor=8.0, low=1.0, high=4.0, old_context=64) -> None:
         """Llama-3's frequency factors, for a context so short that a small test sees them."""
@@ -140,7 +171,8 @@ class TinyModel:
         a, blk = self.args, f"blk.{i}."
         q, kv = a.heads * self.head_dim, a.kv_heads * self.head_dim
         self.add_vector(blk + "attn_norm.weight", a.width, 1, 0.1)
-        for name, rows in (("attn_q", q), ("attn_k", kv), ("attn_v", kv)):
+        split = [("attn_q", q), ("attn_k", kv), ("attn_v", kv)]
+        for name, rows in [("attn_qkv", q + 2 * kv)] if a.arch == "phi3" else split:
             self.add_matrix(f"{blk}{name}.weight", rows, a.width)
             if a.arch == "qwen2" or a.bias:
                 self.add_vector(f"{blk}{name}.bias", rows, 0, 0.5)
@@ -148,20 +180,21 @@ class TinyModel:
         if a.arch in ("qwen3", "gemma3"):
             self.add_vector(blk + "attn_q_norm.weight", self.head_dim, 1, 0.1)
             self.add_vector(blk + "attn_k_norm.weight", self.head_dim, 1, 0.1)
-        if a.arch == "gemma3":
+        if a.arch in ("gemma2", "gemma3"):
             self.add_vector(blk + "post_attention_norm.weight", a.width, 1, 0.1)
             self.add_vector(blk + "post_ffw_norm.weight", a.width, 1, 0.1)
         self.add_vector(blk + "ffn_norm.weight", a.width, 1, 0.1)
-        self.add_matrix(blk + "ffn_gate.weight", a.ffn, a.width)
-        self.add_matrix(blk + "ffn_up.weight", a.ffn, a.width)
+        if a.arch != "phi3":
+            self.add_matrix(blk + "ffn_gate.weight", a.ffn, a.width)
+        self.add_matrix(blk + "ffn_up.weight", a.ffn * (2 if a.arch == "phi3" else 1), a.width)
         self.add_matrix(blk + "ffn_down.weight", a.width, a.ffn)
 
     def write(self) -> None:
         a = self.args
         vocab = self.add_vocabulary()
         self.add_config(vocab)
-        # A tied embedding is the head too, and gemma3 multiplies embeddings by sqrt(width): both want them small.
-        small = a.tied or a.arch == "gemma3"
+        # A tied embedding is the head too, and gemma multiplies embeddings by sqrt(width): both want them small.
+        small = a.tied or a.arch in ("gemma2", "gemma3")
         self.add_matrix("token_embd.weight", vocab, a.width, 1 / math.sqrt(a.width) if small else 1.0, a.embed_type)
         for i in range(a.layers):
             self.add_layer(i)
@@ -170,6 +203,8 @@ class TinyModel:
             self.add_matrix("output.weight", vocab, a.width, 3 / math.sqrt(a.width), a.embed_type)
         if a.llama3_factors:
             self.add_llama3_factors()
+        if a.longrope:
+            self.add_longrope_factors()
         self.writer.write_header_to_file()
         self.writer.write_kv_data_to_file()
         self.writer.write_tensors_to_file()
@@ -179,7 +214,7 @@ class TinyModel:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
-    parser.add_argument("--arch", choices=["llama", "qwen2", "qwen3", "gemma3"], default="llama")
+    parser.add_argument("--arch", choices=["llama", "phi3", "qwen2", "qwen3", "gemma2", "gemma3"], default="llama")
     parser.add_argument("--vocab-from", required=True, help="a GGUF file whose tokenizer is copied")
     parser.add_argument("--vocab", type=int, default=512, help="tokens kept, 0 = all (default 512)")
     parser.add_argument("--type", default="F16", help="of the layers' matrices: F32, F16, BF16, Q4_0, ... (default F16)")
@@ -194,6 +229,14 @@ def main() -> None:
     parser.add_argument("--rope-base", type=float, default=10000.0)
     parser.add_argument("--rope-linear", type=float, help="linear scaling by this factor")
     parser.add_argument("--llama3-factors", action="store_true")
+    parser.add_argument("--yarn", type=float, help="YaRN scaling by this factor; wants --original-context")
+    parser.add_argument("--yarn-betas", type=float, nargs=2, help="turns in the original context: fast, slow")
+    parser.add_argument("--yarn-ext", type=float, help="extrapolation factor")
+    parser.add_argument("--longrope", action="store_true", help="long and short factors; wants --original-context")
+    parser.add_argument("--original-context", type=int, help="tokens the unscaled model was trained for")
+    parser.add_argument("--attn-factor", type=float, help="of cos and sin")
+    parser.add_argument("--rope-dims", type=int, help="values of a head that rotate (phi3; default all)")
+    parser.add_argument("--softcaps", type=float, nargs=2, help="of attention scores and of logits (gemma2)")
     parser.add_argument("--window", type=int, help="sliding window in tokens")
     parser.add_argument("--bias", action="store_true", help="attention bias")
     parser.add_argument("--tied", action="store_true", help="no output.weight")

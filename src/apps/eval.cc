@@ -19,6 +19,7 @@ struct GoldenOptions {
   std::string model;
   std::string file;
   int32_t threads = 0;
+  int32_t max_model_len = 0;
   bool json = false;
   double max_mean_ratio = 0;  // 0 = no bar
   double max_case_ratio = 0;
@@ -136,6 +137,7 @@ Status run_golden(const GoldenOptions& golden) {
   PAGODA_TRY(const std::vector<GoldenCase> cases, read_golden(golden.file));
   engine::EngineOptions options;
   options.threads = golden.threads;
+  options.max_model_len = golden.max_model_len;
   PAGODA_TRY(LoadedModel model, load_model(golden.model, options));
   PAGODA_TRY_STATUS(check_ids(cases, model.engine->info().vocab_size));
   report_tokenizer(*model.tokenizer, cases);
@@ -164,6 +166,8 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   golden->add_option("MODEL", options->model, "a catalogue name, a .gguf file or a folder that holds one")->required();
   golden->add_option("FILE", options->file, "golden file: cases with ids, top_ids and top_logprobs")->required();
   golden->add_option("--threads", options->threads, "threads of the engine (0: all CPUs)")->check(CLI::Range(0, 1024));
+  golden->add_option("--max-model-len", options->max_model_len,
+                     "context in tokens, 0 for the model's own; chooses between long and short rope factors");
   golden->add_option("--max-mean-ratio", options->max_mean_ratio,
                      "fail if the mean KL is above so many times llama.cpp's");
   golden->add_option("--max-case-ratio", options->max_case_ratio, "the same for each single case");

@@ -50,7 +50,7 @@ class CpuEngineImpl final : public CpuEngine {
 };
 
 Status CpuEngineImpl::load_model(const weights::GgufFile& file, int64_t memory_available) {
-  PAGODA_TRY(model_, model::Model::load(file, ops_, pool_, options_.progress));
+  PAGODA_TRY(model_, model::Model::load(file, options_.max_model_len, ops_, pool_, options_.progress));
   const model::ModelConfig& config = model_->config();
   info_.architecture = config.family->name;
   info_.model_name = config.name;

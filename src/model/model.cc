@@ -4,9 +4,10 @@
 
 namespace pagoda::model {
 
-Result<std::unique_ptr<Model>> Model::load(const weights::GgufFile& file, const kernels::Ops& ops, ThreadPool& pool,
+Result<std::unique_ptr<Model>> Model::load(const weights::GgufFile& file, int32_t served_tokens,
+                                           const kernels::Ops& ops, ThreadPool& pool,
                                            const std::function<void(double)>& progress) {
-  PAGODA_TRY(ModelConfig config, read_config(file));
+  PAGODA_TRY(ModelConfig config, read_config(file, served_tokens));
   PAGODA_TRY(Weights weights, Weights::load(file, config, ops, pool, progress));
   return std::unique_ptr<Model>(new Model(std::move(config), std::move(weights), ops));
 }

@@ -15,8 +15,11 @@ namespace pagoda::model {
 /// A decoder-only transformer: embedding, layers, final norm, head.
 class Model {
  public:
+  ///   served_tokens  see read_config()
+  ///
   /// Errors: those of read_config and Weights::load. `file` must outlive the model.
-  static Result<std::unique_ptr<Model>> load(const weights::GgufFile& file, const kernels::Ops& ops, ThreadPool& pool,
+  static Result<std::unique_ptr<Model>> load(const weights::GgufFile& file, int32_t served_tokens,
+                                             const kernels::Ops& ops, ThreadPool& pool,
                                              const std::function<void(double)>& progress);
 
   const ModelConfig& config() const { return config_; }

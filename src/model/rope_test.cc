@@ -54,5 +54,80 @@ TEST(RopeAngles, OfLlama3AreThePublishedFormula) {
   }
 }
 
+struct YarnPoint {
+  int32_t pair;
+  double frequency;
+};
+
+// Goal: YaRN's frequencies are the published formula. Method: numbers of an independent program: Python floats in the
+// form of the authors' code, mask = (1 - ramp) * extrapolation, 1 / base^(2i/d) / factor * (1 - mask) + 1 / base^(2i/d)
+// * mask with math.log, math.floor and math.ceil; 1e-14 relative. First Qwen2.5's 128k setting, then one that ramps
+// from the first pair, one with other betas and extrapolation, one whose original context is shorter than a turn.
+TEST(RopeFrequencies, OfYarnAreThePublishedFormula) {
+  struct Row {
+    double base;
+    int32_t dims;
+    Yarn yarn;
+    std::vector<YarnPoint> points;
+  };
+  const Row rows[] = {
+      {1e6,
+       128,
+       {.factor = 4, .original_tokens = 32768},
+       {{0, 1.0},
+        {23, 0.006978305848598663},
+        {31, 0.0008029597275452302},
+        {39, 6.490394320837028e-05},
+        {40, 4.445698525097307e-05},
+        {63, 3.102344401879299e-07}}},
+      {10000,
+       64,
+       {.factor = 8, .original_tokens = 64},
+       {{0, 1.0},
+        {4, 0.1932503014547343},
+        {8, 0.022222222222222227},
+        {9, 0.009373677616655697},
+        {31, 1.666901790204155e-05}}},
+      {500000,
+       80,
+       {.factor = 2.5, .original_tokens = 4096, .extrapolation = 0.75, .beta_fast = 16, .beta_slow = 2},
+       {{0, 0.85},
+        {11, 0.02302513443316279},
+        {14, 0.006653042383541257},
+        {17, 0.001756803019131129},
+        {18, 0.0010902434580129829},
+        {39, 1.11061679605902e-06}}},
+      {10000,
+       32,
+       {.factor = 4, .original_tokens = 8},
+       {{0, 1.0}, {1, 0.14058533129758727}, {15, 4.445698525097307e-05}}},
+  };
+  for (const Row& row : rows) {
+    std::vector<double> f = rope_frequencies(row.base, row.dims, 1, {});
+    blend_yarn(f, row.base, row.yarn);
+    for (const YarnPoint& point : row.points)
+      EXPECT_NEAR(f[point.pair] / point.frequency, 1.0, 1e-14) << row.base << " pair " << point.pair;
+  }
+}
+
+// Goal: divisors and YaRN compose as in llama.cpp: what is blended is the divided frequency.
+TEST(RopeFrequencies, YarnBlendsDividedFrequencies) {
+  const std::vector<float> factors{1.f, 2.f, 4.f, 8.f};
+  std::vector<double> plain = rope_frequencies(10000, 8, 1, {}), divided = rope_frequencies(10000, 8, 1, factors);
+  blend_yarn(plain, 10000, {.factor = 4, .original_tokens = 64});
+  blend_yarn(divided, 10000, {.factor = 4, .original_tokens = 64});
+  for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(divided[i] * factors[i] / plain[i], 1.0, 1e-14) << i;
+}
+
+// Goal: the magnitude is (0.1 ln factor + 1) / (0.1 m ln factor + 1), 1 where nothing is stretched. Method: Python
+// floats.
+TEST(YarnMagnitude, IsThePublishedFormula) {
+  EXPECT_NEAR(yarn_magnitude(4, 0), 1.138629436111989, 1e-15);
+  EXPECT_NEAR(yarn_magnitude(40, 0.707), 1.0857263992561355, 1e-15);
+  EXPECT_EQ(yarn_magnitude(32, 1), 1.0);
+  EXPECT_EQ(yarn_magnitude(1, 0), 1.0);
+  EXPECT_EQ(yarn_magnitude(0.5, 0), 1.0);
+}
+
 }  // namespace
 }  // namespace pagoda::model

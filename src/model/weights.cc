@@ -62,9 +62,10 @@ class WeightLoader {
       PAGODA_TRY_STATUS(linear(out_.head_, "output", config_.vocab, config_.width));
       out_.embedding_ = embed;
     } else {
-      add(out_.head_, embed);  // tied
+      add(out_.head_, embed, 0, config_.vocab);  // tied
     }
-    used_.insert("rope_freqs.weight");
+    for (const char* read_by_config : {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
+      used_.insert(read_by_config);
     for (const GgufTensor& tensor : file_.tensors())
       if (!used_.contains(tensor.name))
         return Error{Code::kUnsupported,
@@ -97,6 +98,7 @@ class WeightLoader {
   static constexpr size_t kMatricesALayer = 7;
   struct Source {
     const GgufTensor* tensor;
+    int32_t first_row;  // of the tensor; a fused one is the source of several matrices
     Linear* linear;
     int64_t offset, bytes;
   };
@@ -108,13 +110,21 @@ class WeightLoader {
     const std::string blk = fmt::format("blk.{}.", l);
     const int32_t d = config_.width, q = shape.heads * config_.head_dim, kv = shape.kv_heads * config_.head_dim;
     PAGODA_TRY(w.attn_norm, vector(blk + "attn_norm.weight", d));
-    PAGODA_TRY_STATUS(linear(w.wq, blk + "attn_q", q, d, family.needs_qkv_bias));
-    PAGODA_TRY_STATUS(linear(w.wk, blk + "attn_k", kv, d, family.needs_qkv_bias));
-    PAGODA_TRY_STATUS(linear(w.wv, blk + "attn_v", kv, d, family.needs_qkv_bias));
+    if (family.fused) {
+      PAGODA_TRY_STATUS(linears(blk + "attn_qkv", d, {{&w.wq, q}, {&w.wk, kv}, {&w.wv, kv}}));
+    } else {
+      PAGODA_TRY_STATUS(linear(w.wq, blk + "attn_q", q, d, family.needs_qkv_bias));
+      PAGODA_TRY_STATUS(linear(w.wk, blk + "attn_k", kv, d, family.needs_qkv_bias));
+      PAGODA_TRY_STATUS(linear(w.wv, blk + "attn_v", kv, d, family.needs_qkv_bias));
+    }
     PAGODA_TRY_STATUS(linear(w.wo, blk + "attn_output", d, q));
     PAGODA_TRY(w.ffn_norm, vector(blk + "ffn_norm.weight", d));
-    PAGODA_TRY_STATUS(linear(w.w_gate, blk + "ffn_gate", shape.ffn, d));
-    PAGODA_TRY_STATUS(linear(w.w_up, blk + "ffn_up", shape.ffn, d));
+    if (family.fused) {
+      PAGODA_TRY_STATUS(linears(blk + "ffn_up", d, {{&w.w_gate, shape.ffn}, {&w.w_up, shape.ffn}}));
+    } else {
+      PAGODA_TRY_STATUS(linear(w.w_gate, blk + "ffn_gate", shape.ffn, d));
+      PAGODA_TRY_STATUS(linear(w.w_up, blk + "ffn_up", shape.ffn, d));
+    }
     PAGODA_TRY_STATUS(linear(w.w_down, blk + "ffn_down", d, shape.ffn));
     if (family.qk_norm) {
       PAGODA_TRY(w.q_norm, vector(blk + "attn_q_norm.weight", config_.head_dim));
@@ -127,20 +137,39 @@ class WeightLoader {
     return ok_status();
   }
 
-  /// `name`.weight [n, k] and, if there is one or must be one, `name`.bias [n].
-  Status linear(Linear& out, const std::string& name, int32_t n, int32_t k, bool needs_bias = false) {
+  struct Part {
+    Linear* out;
+    int32_t rows;
+  };
+
+  /// `name`.weight [sum of rows, k] and, if there is one or must be one, `name`.bias [sum of rows]; the parts lie one
+  /// below the other.
+  Status linears(const std::string& name, int32_t k, std::initializer_list<Part> parts, bool needs_bias = false) {
+    int32_t n = 0;
+    for (const Part& part : parts) n += part.rows;
     PAGODA_TRY(const GgufTensor* tensor, matrix(name + ".weight", n, k));
-    add(out, tensor);
+    const float* bias = nullptr;
     if (needs_bias || file_.find_tensor(name + ".bias") != nullptr) {
-      PAGODA_TRY(out.bias, vector(name + ".bias", n));
+      PAGODA_TRY(bias, vector(name + ".bias", n));
+    }
+    int32_t first = 0;
+    for (const Part& part : parts) {
+      add(*part.out, tensor, first, part.rows);
+      if (bias != nullptr) part.out->bias = bias + first;
+      first += part.rows;
     }
     return ok_status();
   }
 
-  void add(Linear& out, const GgufTensor* tensor) {
-    out.w = {tensor->type, tensor->rows(), tensor->cols(), nullptr};
-    const int64_t bytes = ops_.matmul.packed_bytes(tensor->type, tensor->rows(), tensor->cols());
-    sources_.push_back({tensor, &out, packed_bytes_, bytes});
+  Status linear(Linear& out, const std::string& name, int32_t n, int32_t k, bool needs_bias = false) {
+    return linears(name, k, {{&out, n}}, needs_bias);
+  }
+
+  /// Rows [first, first + rows) of a tensor become a matrix.
+  void add(Linear& out, const GgufTensor* tensor, int32_t first, int32_t rows) {
+    out.w = {tensor->type, rows, tensor->cols(), nullptr};
+    const int64_t bytes = ops_.matmul.packed_bytes(tensor->type, rows, tensor->cols());
+    sources_.push_back({tensor, first, &out, packed_bytes_, bytes});
     packed_bytes_ += round_up(bytes, kMatrixAlign);
   }
 
@@ -172,8 +201,10 @@ class WeightLoader {
 
   void pack_rows(size_t source, Range rows) const {
     if (rows.empty()) return;
-    const GgufTensor& t = *sources_[source].tensor;
-    ops_.matmul.pack(t.type, t.data.data(), t.rows(), t.cols(), rows, out_.packed_.data() + sources_[source].offset);
+    const Source& from = sources_[source];
+    const kernels::PackedMatrix& to = from.linear->w;
+    const std::byte* first = from.tensor->data.data() + from.first_row * kernels::row_bytes(to.type, to.cols);
+    ops_.matmul.pack(to.type, first, to.rows, to.cols, rows, out_.packed_.data() + from.offset);
   }
 
   /// The layer's seven matrices in the order find_layer added them: q, k, v, output, gate, up, down.
@@ -184,7 +215,7 @@ class WeightLoader {
     pack_rows(first + 1, qkv.k);
     pack_rows(first + 2, qkv.v);
     for (size_t i = 3; i < kMatricesALayer; ++i)
-      pack_rows(first + i, worker.share(sources_[first + i].tensor->rows(), grain));
+      pack_rows(first + i, worker.share(sources_[first + i].linear->w.rows, grain));
   }
 
   const GgufFile& file_;

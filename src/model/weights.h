@@ -20,6 +20,8 @@ struct Linear {
   const float* bias = nullptr;  // [N], null if none
 };
 
+/// Families that store q, k, v or gate, up as one tensor are cut apart when packed: a row of a file is whole blocks, so
+/// a range of rows is a matrix of its own.
 /// Shapes: wq [H*Dh, D], wk and wv [Hkv*Dh, D], wo [D, H*Dh], w_gate and w_up [F, D], w_down [D, F]. Gains are null
 /// where the family has none.
 struct LayerWeights {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
@@ -23,7 +24,7 @@ struct KnownKey {
 };
 constexpr int64_t kWidthMax = int64_t{1} << 20;
 constexpr int64_t kTokensMax = int64_t{1} << 31;
-constexpr std::array<KnownKey, 25> kKnownKeys = {{
+constexpr std::array<KnownKey, 28> kKnownKeys = {{
     {"block_count", Kind::kCount, 4096},
     {"context_length", Kind::kCount, kTokensMax},
     {"embedding_length", Kind::kCount, kWidthMax},
@@ -49,6 +50,9 @@ constexpr std::array<KnownKey, 25> kKnownKeys = {{
     {"rope.scaling.factor", Kind::kPositive},
     {"rope.scaling.attn_factor", Kind::kPositive},
     {"rope.scaling.original_context_length", Kind::kCount, kTokensMax},
+    {"rope.scaling.yarn_beta_fast", Kind::kPositive},
+    {"rope.scaling.yarn_beta_slow", Kind::kPositive},
+    {"rope.scaling.yarn_log_multiplier", Kind::kPositive},
 }};
 
 constexpr std::array<std::string_view, 6> kGeneralStrings = {"general.name",    "general.basename",
@@ -122,7 +126,8 @@ Status check_known_architecture(const GgufFile& file, const std::string& prefix)
 }  // namespace
 
 bool known_architecture(std::string_view architecture) {
-  return architecture == "llama" || architecture == "qwen2" || architecture == "qwen3" || architecture == "gemma3";
+  constexpr std::array<std::string_view, 6> kKnown = {"gemma2", "gemma3", "llama", "phi3", "qwen2", "qwen3"};
+  return std::ranges::find(kKnown, architecture) != kKnown.end();
 }
 
 Status check_metadata(const GgufFile& file) {

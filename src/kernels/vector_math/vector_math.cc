@@ -9,19 +9,6 @@
 namespace pagoda::kernels {
 namespace {
 
-/// ln x for a positive normal double: x = m 2^k, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m - 1) / (m + 1)).
-double log_f64(double x) {
-  const int64_t bits = std::bit_cast<int64_t>(x);
-  const int64_t k = (bits - 0x3fe6a09e667f3bcd) >> 52;
-  const double m = std::bit_cast<double>(bits - k * (int64_t{1} << 52));
-  const double s = (m - 1.0) / (m + 1.0), z = s * s;
-  double series = 0;  // z^n / (2n + 1); z < 0.0295, so n = 12 is below 1e-19
-  for (int n = 12; n >= 1; --n) series = (series + 1.0 / (2 * n + 1)) * z;
-  constexpr double kLn2High = 0x1.62e42fefa38p-1, kLn2Low = 0x1.ef35793c7673p-45;
-  const double exponent = static_cast<double>(k);
-  return std::fma(exponent, kLn2High, std::fma(exponent, kLn2Low, 2.0 * std::fma(s, series, s)));
-}
-
 /// e^x for |x| < 700.
 double exp_f64(double x) {
   constexpr double kLn2High = 0x1.62e42fefa38p-1, kLn2Low = 0x1.ef35793c7673p-45;
@@ -33,6 +20,19 @@ double exp_f64(double x) {
 }
 
 }  // namespace
+
+// x = m 2^k, m in [sqrt(1/2), sqrt(2)), ln m = 2 atanh((m - 1) / (m + 1)).
+double log_f64(double x) {
+  const int64_t bits = std::bit_cast<int64_t>(x);
+  const int64_t k = (bits - 0x3fe6a09e667f3bcd) >> 52;
+  const double m = std::bit_cast<double>(bits - k * (int64_t{1} << 52));
+  const double s = (m - 1.0) / (m + 1.0), z = s * s;
+  double series = 0;  // z^n / (2n + 1); z < 0.0295, so n = 12 is below 1e-19
+  for (int n = 12; n >= 1; --n) series = (series + 1.0 / (2 * n + 1)) * z;
+  constexpr double kLn2High = 0x1.62e42fefa38p-1, kLn2Low = 0x1.ef35793c7673p-45;
+  const double exponent = static_cast<double>(k);
+  return std::fma(exponent, kLn2High, std::fma(exponent, kLn2Low, 2.0 * std::fma(s, series, s)));
+}
 
 float exp2_f32(float x) { return math::exp2(x); }
 float exp_f32(float x) { return math::exp(x); }

@@ -12,14 +12,17 @@ namespace pagoda::kernels {
 ///   exp_f32    e^x    exactly 1 at 0; +inf above 88.72; 0 below -87.33
 ///   log_f32    ln x   -inf at 0, NaN below 0, exactly 0 at 1
 ///
-/// Numbers: within 1 ulp (exp2, exp) and 1.5 ulp (log) of the true value, measured over every 1009th float; results below
-/// 2^-126 become 0. NaN gives NaN.
+/// Numbers: within 1 ulp (exp2, exp) and 1.5 ulp (log) of the true value, measured over every 1009th float; results
+/// below 2^-126 become 0. NaN gives NaN.
 float exp2_f32(float x);
 float exp_f32(float x);
 float log_f32(float x);
 
 /// base^exponent for tables made at load (rope frequencies). base > 0, result a normal double; relative error < 1e-14.
 double pow_f64(double base, double exponent);
+
+/// ln x for tables made at load (YaRN). x a positive normal double; relative error < 1e-15, exactly 0 at 1.
+double log_f64(double x);
 
 /// add, scale and exp_shifted: contracts in ops.h. Elementwise, so any split over threads gives the same bits.
 /// Cost: 12, 8 and 8 bytes moved an element.

@@ -98,6 +98,16 @@ TEST(VectorMath, PowStaysWithinTheDocumentedError) {
   EXPECT_EQ(pow_f64(10000.0, 0.0), 1.0);
 }
 
+// Goal: log for YaRN tables is good to 1e-15 of its value, near 1 too, where it vanishes. Method: against long double.
+TEST(VectorMath, LogInDoubleStaysWithinTheDocumentedError) {
+  std::mt19937_64 rng(20261130);
+  std::uniform_real_distribution<double> exponent(-30, 30), near(-0.01, 0.01);
+  for (int i = 0; i < 100000; ++i)
+    for (const double x : {std::exp2(exponent(rng)), 1 + near(rng)})
+      ASSERT_NEAR(double(log_f64(x) / logl(static_cast<long double>(x))), 1.0, 1e-15) << x;
+  EXPECT_EQ(log_f64(1.0), 0.0);
+}
+
 // Goal: every ISA kernel gives the portable kernel's bits, tails included. Method: memcmp over ordinary values, the
 // whole range of exp and its special points.
 TEST(VectorMath, EveryKernelEqualsThePortableOneBitForBit) {
