@@ -118,13 +118,19 @@ class TinyModel:
         w.add_layer_norm_rms_eps(1e-5)
         w.add_rope_freq_base(a.rope_base)
         w.add_vocab_size(vocab)
-        if a.arch in ("llama", "phi3"):
+        if a.arch in ("llama", "granite", "phi3"):
             w.add_rope_dimension_count(a.rope_dims or self.head_dim)
         if a.arch in ("qwen3", "gemma2", "gemma3") or a.head_dim:
             w.add_key_length(self.head_dim)
             w.add_value_length(self.head_dim)
         if a.window:
             w.add_sliding_window(a.window)
+        if a.arch == "granite":
+            embedding, residual, attention, logits = a.scales
+            w.add_embedding_scale(embedding)
+            w.add_residual_scale(residual)
+            w.add_attention_scale(attention)
+            w.add_logit_scale(logits)
         if a.softcaps:
             w.add_attn_logit_softcapping(a.softcaps[0])
             w.add_final_logit_softcapping(a.softcaps[1])
@@ -214,7 +220,7 @@ class TinyModel:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
-    parser.add_argument("--arch", choices=["llama", "phi3", "qwen2", "qwen3", "gemma2", "gemma3"], default="llama")
+    parser.add_argument("--arch", choices=["llama", "granite", "phi3", "qwen2", "qwen3", "gemma2", "gemma3"], default="llama")
     parser.add_argument("--vocab-from", required=True, help="a GGUF file whose tokenizer is copied")
     parser.add_argument("--vocab", type=int, default=512, help="tokens kept, 0 = all (default 512)")
     parser.add_argument("--type", default="F16", help="of the layers' matrices: F32, F16, BF16, Q4_0, ... (default F16)")
@@ -237,6 +243,8 @@ def main() -> None:
     parser.add_argument("--attn-factor", type=float, help="of cos and sin")
     parser.add_argument("--rope-dims", type=int, help="values of a head that rotate (phi3; default all)")
     parser.add_argument("--softcaps", type=float, nargs=2, help="of attention scores and of logits (gemma2)")
+    parser.add_argument("--scales", type=float, nargs=4, default=[0.5, 0.7, 0.2, 0.8],
+                        help="granite's: embedding, residual, attention, divisor of logits")
     parser.add_argument("--window", type=int, help="sliding window in tokens")
     parser.add_argument("--bias", action="store_true", help="attention bias")
     parser.add_argument("--tied", action="store_true", help="no output.weight")

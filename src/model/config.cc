@@ -17,7 +17,7 @@ using weights::GgufTensor;
 
 // Facts: the design notes (KERNELS 1.1), from llama.cpp's model loader and conversion script. gemma2: its
 // models/gemma2.cpp and arXiv:2408.00118; phi3: models/phi3.cpp and arXiv:2404.14219 (the window is the model's own;
-// llama.cpp ignores it).
+// llama.cpp ignores it); granite: models/granite.cpp.
 constexpr Family kFamilies[] = {
     {.name = "gemma2",
      .activation = Activation::kGelu,
@@ -36,6 +36,7 @@ constexpr Family kFamilies[] = {
      .window_period = 6,
      .local_rope_base = 10000,
      .scale_by_width_depth = 62},  // 27B
+    {.name = "granite", .pairing = RopePairing::kAdjacent, .given_scales = true},
     {.name = "llama", .pairing = RopePairing::kAdjacent},
     {.name = "phi3", .fused = true},
     {.name = "qwen2", .needs_qkv_bias = true},
@@ -104,6 +105,24 @@ Result<float> read_attention_scale(const Keys& keys, const ModelConfig& config) 
   return static_cast<float>(scale);
 }
 
+/// Scales of the embedding, of what layers add, and of the logits (granite's files hold the divisor of the last).
+Status read_scales(const Keys& keys, ModelConfig& c) {
+  c.embedding_scale = c.family->scales_embedding ? static_cast<float>(std::sqrt(static_cast<double>(c.width))) : 1.f;
+  c.residual_scale = c.logit_scale = 1.f;
+  if (!c.family->given_scales) return ok_status();
+  PAGODA_TRY(const bool rotates, keys.flag_or("rope.scaling.finetuned", true));  // granite's switch for rope
+  if (!rotates)
+    return unsupported(
+        fmt::format("{} is false; models without rope are not supported", keys.key("rope.scaling.finetuned")));
+  PAGODA_TRY(const double embedding, keys.positive_or("embedding_scale", 1));
+  PAGODA_TRY(const double residual, keys.positive_or("residual_scale", 1));
+  PAGODA_TRY(const double logit_divisor, keys.positive("logit_scale"));
+  c.embedding_scale = static_cast<float>(embedding);
+  c.residual_scale = static_cast<float>(residual);
+  c.logit_scale = static_cast<float>(1 / logit_divisor);
+  return ok_status();
+}
+
 Status refuse_unknown_shapes(const Keys& keys) {
   PAGODA_TRY(const int32_t experts, keys.integer_or("expert_count", 0, 0, INT32_MAX));
   if (experts > 0)
@@ -157,7 +176,7 @@ Result<ModelConfig> read_config(const GgufFile& file, int32_t served_tokens) {
   c.norm_eps = static_cast<float>(eps);
   c.attention_softcap = static_cast<float>(attention_softcap);
   c.final_softcap = static_cast<float>(final_softcap);
-  c.embedding_scale = family->scales_embedding ? static_cast<float>(std::sqrt(static_cast<double>(c.width))) : 1.f;
+  PAGODA_TRY_STATUS(read_scales(keys, c));
   const GgufTensor* embed = file.find_tensor("token_embd.weight");
   if (embed == nullptr) return Error{Code::kCorruptFile, "tensor token_embd.weight is missing"};
   c.vocab = embed->rows();

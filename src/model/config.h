@@ -22,6 +22,7 @@ struct Family {
   bool qk_norm = false;              // RMS norm of each head of q and k before rope
   bool post_norms = false;           // RMS norm of what attention and FFN add to the residual
   bool scales_embedding = false;     // by sqrt(D)
+  bool given_scales = false;         // embedding_scale, residual_scale and logit_scale are keys of the file
   int32_t window_period = 1;         // with a sliding window: every so-many-th layer sees everything; 1 = none does
   double local_rope_base = 0;        // of windowed layers, unscaled; 0 = as the others
   int32_t scale_by_width_depth = 0;  // a model of so many layers scales scores by 1/sqrt(D/H), others by 1/sqrt(Dh)
@@ -33,7 +34,7 @@ struct Family {
 
 /// Null when unknown.
 const Family* find_family(std::string_view architecture);
-/// "gemma2, gemma3, llama, phi3, qwen2, qwen3"
+/// "gemma2, gemma3, granite, llama, phi3, qwen2, qwen3"
 std::string known_families();
 
 struct LayerConfig {
@@ -64,6 +65,8 @@ struct ModelConfig {
   int32_t rope_dims;       // leading values of a head that rotate; even, <= Dh
   float norm_eps;
   float embedding_scale;            // 1 = none
+  float residual_scale;             // of what attention and FFN add to the residual; 1 = none
+  float logit_scale;                // logits are multiplied by it; 1 = none
   float attention_scale;            // scores are q.k * scale
   float attention_softcap;          // 0 = none
   float final_softcap;              // 0 = none

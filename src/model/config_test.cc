@@ -145,7 +145,7 @@ TEST(ModelConfig, RefusesWithKeyValueAndLimit) {
   };
   const Row rows[] = {
       {"general.architecture", std::string_view("mamba"), Code::kUnsupported,
-       "\"mamba\" is not supported; known are gemma2, gemma3, llama, phi3, qwen2, qwen3"},
+       "\"mamba\" is not supported; known are gemma2, gemma3, granite, llama, phi3, qwen2, qwen3"},
       {"llama.block_count", uint32_t{0}, Code::kCorruptFile, "llama.block_count is 0, allowed are 1 to"},
       {"llama.embedding_length", uint64_t{1} << 40, Code::kCorruptFile, "llama.embedding_length is 1099511627776"},
       {"llama.attention.head_count", uint32_t{3}, Code::kCorruptFile, "32 is no multiple of 3 heads"},
@@ -202,6 +202,32 @@ TEST(ModelConfig, Gemma2AlternatesAndKnowsItsDefaults) {
   EXPECT_EQ(c.attention_scale, 0.25f);  // 1 / sqrt(32 / 2)
   file.values["gemma2.block_count"] = uint32_t{42};
   EXPECT_EQ(read_config(file, 0).take().attention_scale, 0.125f);  // 1 / sqrt(64)
+}
+
+// Goal: granite's four multipliers are its keys, logit_scale as a divisor that must be there; other families have none.
+TEST(ModelConfig, GraniteReadsItsScales) {
+  FakeFile file = tiny("granite");
+  EXPECT_THAT(config_error(file).message, testing::HasSubstr("granite.logit_scale is missing"));
+  file.values["granite.logit_scale"] = 8.f;
+  ModelConfig c = read_config(file, 0).take();
+  EXPECT_EQ(c.embedding_scale, 1.f);
+  EXPECT_EQ(c.residual_scale, 1.f);
+  EXPECT_EQ(c.attention_scale, 0.25f);
+  EXPECT_EQ(c.logit_scale, 0.125f);
+  file.values["granite.embedding_scale"] = 12.f;
+  file.values["granite.residual_scale"] = 0.5f;
+  file.values["granite.attention.scale"] = 0.0625f;
+  c = read_config(file, 0).take();
+  EXPECT_EQ(c.embedding_scale, 12.f);
+  EXPECT_EQ(c.residual_scale, 0.5f);
+  EXPECT_EQ(c.attention_scale, 0.0625f);
+  file.values["granite.logit_scale"] = 0.f;
+  EXPECT_THAT(config_error(file).message, testing::HasSubstr("granite.logit_scale is 0, it must be a number above"));
+  file.values["granite.rope.scaling.finetuned"] = false;
+  EXPECT_THAT(config_error(file).message, testing::HasSubstr("rope.scaling.finetuned is false"));
+  FakeFile llama = tiny("llama");
+  llama.values["llama.logit_scale"] = 8.f;
+  EXPECT_EQ(read_config(llama, 0).take().logit_scale, 1.f);
 }
 
 // Goal: the window of a phi3 file counts in every layer.
@@ -348,12 +374,12 @@ TEST(ModelConfig, RefusesDamagedRopeFactors) {
 
 // Goal: every family a model can be read of is one that `inspect` calls runnable.
 TEST(ModelConfig, KnownFamiliesAreRunnable) {
-  for (const char* name : {"gemma2", "gemma3", "llama", "phi3", "qwen2", "qwen3"}) {
+  for (const char* name : {"gemma2", "gemma3", "granite", "llama", "phi3", "qwen2", "qwen3"}) {
     ASSERT_NE(find_family(name), nullptr) << name;
     EXPECT_TRUE(weights::known_architecture(name)) << name;
     EXPECT_THAT(known_families(), testing::HasSubstr(name));
   }
-  EXPECT_EQ(known_families(), "gemma2, gemma3, llama, phi3, qwen2, qwen3");
+  EXPECT_EQ(known_families(), "gemma2, gemma3, granite, llama, phi3, qwen2, qwen3");
   EXPECT_FALSE(weights::known_architecture("mamba"));
 }
 

@@ -48,6 +48,8 @@ Result<double> Keys::zero_or_more(const char* name, double fallback) const {
   return value;
 }
 
+Result<bool> Keys::flag_or(const char* name, bool fallback) const { return file_.get_bool_or(key(name), fallback); }
+
 Result<std::string_view> Keys::string_or(const char* name, std::string_view fallback) const {
   return file_.get_string_or(key(name), fallback);
 }

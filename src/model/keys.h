@@ -37,6 +37,7 @@ class Keys {
   Result<double> number_or(const char* name, double fallback) const;
   /// A finite number >= 0.
   Result<double> zero_or_more(const char* name, double fallback) const;
+  Result<bool> flag_or(const char* name, bool fallback) const;
   Result<std::string_view> string_or(const char* name, std::string_view fallback) const;
 
  private:

@@ -23,7 +23,7 @@ void normalize(const LayerRun& run, const Lane& lane, const float* gain, Range m
   run.ops.rms_norm(part(read_only(lane.x), mine), gain, run.config.norm_eps, part(lane.normed, mine));
 }
 
-/// x += delta, or x += norm(delta) where the family has a post-norm; rows `mine`.
+/// x += delta, or x += norm(delta) where the family has a post-norm, or x += scale delta; rows `mine`.
 void add_residual(const LayerRun& run, const Lane& lane, const float* post_norm, Range mine) {
   const Mat<float> delta = run.workspace.delta();
   for (int32_t t = mine.begin; t < mine.end; ++t) {
@@ -32,6 +32,12 @@ void add_residual(const LayerRun& run, const Lane& lane, const float* post_norm,
       float* scaled = lane.normed.row(t);
       run.ops.rms_norm({add, 1, delta.cols, delta.cols}, post_norm, run.config.norm_eps,
                        {scaled, 1, delta.cols, delta.cols});
+      add = scaled;
+    }
+    if (run.config.residual_scale != 1.f) {
+      float* scaled = lane.normed.row(t);
+      if (add != scaled) std::copy_n(add, delta.cols, scaled);
+      run.ops.scale(scaled, run.config.residual_scale, delta.cols);
       add = scaled;
     }
     run.ops.add(add, lane.x.row(t), delta.cols);

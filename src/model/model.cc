@@ -46,6 +46,8 @@ void Model::logits(Worker& worker, std::span<const int32_t> rows, Workspace& wor
   worker.barrier();
   const Range vocab = worker.share(config_.vocab, ops_.matmul.row_grain);
   project(ops_, head, h, vocab, out);
+  if (config_.logit_scale != 1.f && !vocab.empty())
+    for (int32_t r = 0; r < count; ++r) ops_.scale(out.row(r) + vocab.begin, config_.logit_scale, vocab.size());
   if (config_.final_softcap > 0 && !vocab.empty())
     for (int32_t r = 0; r < count; ++r) ops_.softcap(out.row(r) + vocab.begin, config_.final_softcap, vocab.size());
   worker.barrier();

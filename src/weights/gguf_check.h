@@ -6,7 +6,7 @@
 
 namespace pagoda::weights {
 
-/// True for the families Pagoda can run: gemma2, gemma3, llama (mistral, smollm among them), phi3 (phi-4 too), qwen2,
+/// True for the families Pagoda can run: gemma2, gemma3, granite, llama (mistral, smollm among them), phi3 (phi-4 too), qwen2,
 /// qwen3. model::find_family() knows the same ones.
 bool known_architecture(std::string_view architecture);
 

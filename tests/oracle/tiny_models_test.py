@@ -61,6 +61,8 @@ CASES = {
                             {"yarn_ext_factor": 0.5}),
     "qwen2-yarn-none-f32": ("--arch qwen2 --type F32 --yarn 8 --original-context 64 --yarn-ext 0", EXACT,
                             {"yarn_ext_factor": 0.0}),
+    "granite-f32": ("--arch granite --type F32", EXACT),
+    "granite-q8_0": ("--arch granite --type Q8_0 --tied --scales 2 0.9 0.1 0.5", QUANTIZED),
     "phi3-f32": ("--arch phi3 --type F32", EXACT),
     "phi3-mha-q4_k": ("--arch phi3 --type Q4_K --kv-heads 4 --tied", QUANTIZED),
     "phi3-long-f32": ("--arch phi3 --type F32 --longrope --original-context 64 --attn-factor 1.19", EXACT),
@@ -96,17 +98,26 @@ def test_data_is_here():
     assert VOCAB.exists(), "the shared data folder is missing"
 
 
+def make_model(name: str, folder: pathlib.Path) -> pathlib.Path:
+    model = folder / f"{name}.gguf"
+    subprocess.run([sys.executable, str(ROOT / "tools" / "make_tiny_model.py"), str(model), "--vocab-from", str(VOCAB),
+                    *CASES[name][0].split()], check=True)
+    return model
+
+
+def eval_golden(model: pathlib.Path, golden: pathlib.Path, *flags: str, **environment: str) -> dict:
+    run = subprocess.run([PAGODA, "eval", "golden", str(model), str(golden), "--json", *flags], capture_output=True, text=True,
+                         env={**os.environ, **environment})
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)["cases"]["random"]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_equals_llama_cpp(name, tmp_path):
-    flags, bound, settings, eval_flags = CASES[name] + ({}, "")[len(CASES[name]) - 2:]
-    model, golden = tmp_path / f"{name}.gguf", tmp_path / "golden.json"
-    subprocess.run([sys.executable, str(ROOT / "tools" / "make_tiny_model.py"), str(model), "--vocab-from", str(VOCAB),
-                    *flags.split()], check=True)
+    _, bound, settings, eval_flags = CASES[name] + ({}, "")[len(CASES[name]) - 2:]
+    model, golden = make_model(name, tmp_path), tmp_path / "golden.json"
     golden.write_text(json.dumps(golden_of_llama_cpp(model, settings)))
-    run = subprocess.run([PAGODA, "eval", "golden", str(model), str(golden), "--json", *eval_flags.split()],
-                         capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    result = json.loads(run.stdout)["cases"]["random"]
+    result = eval_golden(model, golden, *eval_flags.split())
     print(name, result)
     assert abs(result["kl_mean"]) <= bound and result["kl_max"] <= 20 * bound, result
     case = json.loads(golden.read_text())["cases"]["random"]
@@ -115,3 +126,18 @@ def test_equals_llama_cpp(name, tmp_path):
     assert result["top1_agree"] >= 1 - ties / TOKENS - 1e-9, (result, ties)
     expected = case["nll_mean"]
     assert abs(result["nll_mean"] - expected) <= (5e-2 if bound == QUANTIZED else 2e-3), (result, expected)
+
+
+# Goal: what these families add (softcaps, post-norms, cut tensors, scales, stretched rope) has one arithmetic too. Method: the
+# same evaluation by the portable kernels with one thread and by the machine's own with three, printed to the last digit.
+@pytest.mark.parametrize("name", ["gemma2-caps-f32", "gemma2-q4_k", "granite-q8_0", "phi3-partial-long-f32", "qwen3-yarn-q8_0"])
+def test_same_bits_on_every_isa_and_thread_count(name, tmp_path):
+    model, golden = make_model(name, tmp_path), tmp_path / "golden.json"
+    rng = np.random.default_rng(11)
+    ids = [1] + rng.integers(3, 512, size=TOKENS - 1).tolist()
+    top = [rng.permutation(512)[:TOP].tolist() for _ in ids]
+    golden.write_text(json.dumps({"top": TOP, "cases": {"random": {
+        "ids": ids, "top_ids": top, "top_logprobs": [[-6.0] * TOP for _ in ids]}}}))
+    alone = eval_golden(model, golden, "--threads", "1", PAGODA_ISA="portable")
+    assert alone == eval_golden(model, golden, "--threads", "3")
+    assert alone["nll_mean"] > 1
