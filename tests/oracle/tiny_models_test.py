@@ -12,12 +12,15 @@ Bounds: both engines keep K and V in f16 and sum in f32, so with F32 weights onl
 both round activations to int8, each in its own way, llama.cpp with one scale per 256 for K-quants: relative error 1e-2 on logits
 of spread two to four, KL a few 1e-3 (seen: 2e-3).
 """
+import contextlib
 import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
+import urllib.request
 
 import llama_cpp
 import numpy as np
@@ -126,6 +129,42 @@ def test_equals_llama_cpp(name, tmp_path):
     assert result["top1_agree"] >= 1 - ties / TOKENS - 1e-9, (result, ties)
     expected = case["nll_mean"]
     assert abs(result["nll_mean"] - expected) <= (5e-2 if bound == QUANTIZED else 2e-3), (result, expected)
+
+
+@contextlib.contextmanager
+def served(model: pathlib.Path):
+    """The address of `pagoda serve` once it is ready."""
+    server = subprocess.Popen([PAGODA, "serve", str(model), "--port", "0"], stderr=subprocess.PIPE, text=True,
+                              env={**os.environ, "NO_COLOR": "1"})
+    try:
+        port, lines = None, []
+        for line in server.stderr:
+            lines.append(line)
+            if match := re.search(r"\(port (\d+) answers 503", line):
+                port = int(match.group(1))
+            if "ready: " in line:
+                break
+        else:
+            raise AssertionError("".join(lines))
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.communicate()
+
+
+# Goal: a server's greedy answer is llama.cpp's, id by id: decode steps, one row each, not only prefill. Method: the prompt of 100
+# ids over HTTP; F32 weights, no near ties in these answers (the bound of the KL test says how near).
+@pytest.mark.parametrize("name", ["gemma2-caps-f32", "granite-f32", "phi3-partial-long-f32", "qwen2-yarn-f32", "llama-long-f32"])
+def test_greedy_answer_is_llama_cpps(name, tmp_path):
+    model = make_model(name, tmp_path)
+    ids = golden_of_llama_cpp(model, {})["cases"]["random"]["ids"]
+    body = {"model": name, "prompt": ids[:PROMPT], "max_tokens": ANSWER, "temperature": 0, "ignore_eos": True,
+            "return_token_ids": True}
+    with served(model) as url:
+        request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            choice = json.load(answer)["choices"][0]
+    assert choice["token_ids"] == ids[PROMPT:], choice
 
 
 # Goal: what these families add (softcaps, post-norms, cut tensors, scales, stretched rope) has one arithmetic too. Method: the
