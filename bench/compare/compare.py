@@ -169,7 +169,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--groups", help=f"of {', '.join(FULL)}, comma between")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--timeout", type=int, default=900, help="seconds one process may take")
+    parser.add_argument("--timeout", type=int, default=600, help="seconds one process may take")
     parser.add_argument("--prefix", default="", help="put before every measured process, such as 'numactl -N 0'")
     parser.add_argument("--failures", type=pathlib.Path, default=HERE.parents[1] / "build/compare-venv", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=pathlib.Path, default=HERE.parents[1] / "build/compare.json")

@@ -2,7 +2,7 @@
 another is measured.
 
 A group (JSON, first argument): {"model": file, "threads": n, "context": tokens to allocate for, and any of
-"prefill": N, "decode": C, "batch": [B, C], "memory": C, "start": prompt with "rendered", the same as the chat template has it}.  Printed: {"version", "values": {cell: number},
+"prefill": N, "decode": C, "batch": [B, C], "memory": C, "start": prompt ("rendered": the same in the chat template).
 "errors": {cell: text}} or {"version", "load_error": text}.
 """
 import json

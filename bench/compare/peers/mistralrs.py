@@ -1,20 +1,23 @@
 """mistral.rs through the Runner of its Python wheel, speeds by the `usage` it returns."""
 import concurrent.futures
+import importlib.metadata
+import json
 import os
 import pathlib
+import sys
 import time
 
 from peers.common import DECODE_STEPS, WARM_TOKENS, serve
 
 NAME = "mistral.rs"
-FLAGS = ("PyPI wheel; RAYON_NUM_THREADS = T, max_seqs = the batch, no prefix cache; prefill and decode by the times in its `usage`, batches "
-         "as concurrent requests: tokens / (time for 25 new tokens - time for 1)")
+FLAGS = ("PyPI wheel; RAYON_NUM_THREADS = CANDLE_NUM_THREADS = T, max_seqs = the batch, no prefix cache; prefill and decode by the times "
+         "in its `usage`, batches as concurrent requests: tokens / (time for 25 new tokens - time for 1)")
 
 
 class MistralRs:
     def __init__(self, group: dict, package):
         path = pathlib.Path(group["model"])
-        self.package, self.calls = package, 0
+        self.package, self.calls, self.answers = package, 0, {}
         self.runner = package.Runner(which=package.Which.GGUF(quantized_model_id=str(path.parent), quantized_filename=path.name),
                                      max_seqs=group.get("batch", (1,))[0], prefix_cache_n=0, token_source="none")
         if "start" not in group:
@@ -38,13 +41,17 @@ class MistralRs:
             raise RuntimeError(f"{new} tokens asked, {usage.completion_tokens} given")
         return usage
 
+    def answer(self, context: int):
+        """`usage` of one answer; asked once for prefill and decode of the same prompt."""
+        if context not in self.answers:
+            self.answers[context] = self.ask(self.prompt(context), DECODE_STEPS + 1)
+        return self.answers[context]
+
     def prefill(self, count: int) -> float:
-        usage = self.ask(self.prompt(count), 1)
-        return usage.prompt_tokens / usage.total_prompt_time_sec
+        return count / self.answer(count).total_prompt_time_sec
 
     def decode(self, context: int) -> float:
-        usage = self.ask(self.prompt(context), DECODE_STEPS + 1)
-        return DECODE_STEPS / usage.total_completion_time_sec
+        return DECODE_STEPS / self.answer(context).total_completion_time_sec
 
     def batch(self, count: int, context: int) -> float:
         def seconds(new: int) -> float:
@@ -53,16 +60,13 @@ class MistralRs:
                 begin = time.perf_counter()
                 list(pool.map(lambda prompt: self.ask(prompt, new), prompts))
                 return time.perf_counter() - begin
-        return count * DECODE_STEPS / -(seconds(1) - seconds(DECODE_STEPS + 1))
+        return count * DECODE_STEPS / (seconds(DECODE_STEPS + 1) - seconds(1))
 
     def first_token(self, prompt: str) -> None:
         self.ask(prompt, 1)
 
 
 if __name__ == "__main__":
-    import json
-    import sys
-    os.environ["RAYON_NUM_THREADS"] = str(json.loads(sys.argv[1])["threads"])
-    import importlib.metadata
+    os.environ["RAYON_NUM_THREADS"] = os.environ["CANDLE_NUM_THREADS"] = str(json.loads(sys.argv[1])["threads"])
     import mistralrs as _package
     serve(lambda group: MistralRs(group, _package), importlib.metadata.version("mistralrs"))
