@@ -3,7 +3,8 @@ another is measured.
 
 A group (JSON, first argument): {"model": file, "threads": n, "context": tokens to allocate for, and any of
 "prefill": N, "decode": C, "batch": [B, C], "memory": C, "start": prompt ("rendered": the same in the chat template).
-"errors": {cell: text}} or {"version", "load_error": text}.
+Printed: {"version", "values": {cell: number}, "errors": {cell: text}}, or
+{"version", "load_error": text} where the model cannot be loaded.
 """
 import json
 import os
