@@ -5,6 +5,7 @@ Only ratios of one run mean something: a shared machine's bandwidth moves by a f
 Prints Markdown tables; progress goes to standard error; everything measured goes to the JSON file. How and why: docs/COMPARISON.md.
 """
 import argparse
+import contextlib
 import datetime
 import hashlib
 import importlib
@@ -12,6 +13,7 @@ import json
 import os
 import pathlib
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,15 +53,20 @@ def measure(options, engine: str, group: dict) -> dict:
     command = [*shlex.split(options.prefix), sys.executable, "-m", f"peers.{module}", json.dumps(group), str(options.pagoda)]
     environment = os.environ | {"OMP_NUM_THREADS": str(group["threads"]), "HF_HUB_OFFLINE": "1"}
     with tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(command, cwd=HERE, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
+                                 start_new_session=True)
         try:
-            child = subprocess.run(command, cwd=HERE, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
-                                   timeout=options.timeout)
+            out, _ = child.communicate(timeout=options.timeout)
         except subprocess.TimeoutExpired:
             return {"values": {}, "errors": {"*": f"took longer than {options.timeout} s"}}
+        finally:  # also what it started itself, also on Ctrl-C
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
         errors.seek(0)
         log = errors.read()
     try:
-        return json.loads(child.stdout)
+        return json.loads(out)
     except ValueError:
         why = f"signal {-child.returncode}" if child.returncode < 0 else f"exit status {child.returncode}"
         return {"values": {}, "errors": {"*": f"ended with {why}: {last_line(log)}"}, "log": log[-4000:]}
@@ -213,7 +220,7 @@ def main() -> int:
     for name, text in flags.items():
         print(f"- {name} {versions.get(name, '')}: {text}")
     say(f"all rounds are in {options.json}")
-    return 0
+    return 1 if any(run.reasons.get(report.HERE) for run in runs) else 0
 
 
 if __name__ == "__main__":
