@@ -87,6 +87,11 @@ TEST(Machine, ReadsWhatEveryLinuxHas) {
   EXPECT_LE(m.memory_available_bytes, m.memory_total_bytes);
   EXPECT_GT(resident_bytes(), 0);
   EXPECT_GE(peak_resident_bytes(), resident_bytes());
+  EXPECT_GE(huge_page_bytes(), 0);
+  EXPECT_LE(huge_page_bytes(), resident_bytes());
+  const CpuTicks ticks = cpu_ticks();
+  EXPECT_GE(ticks.steal, 0);
+  EXPECT_GT(ticks.total, ticks.steal);
 }
 
 TEST(Log, LevelsParse) {

@@ -88,13 +88,17 @@ Machine inspect_machine() {
 int64_t resident_bytes() { return std::max<int64_t>(0, field(read_text("/proc/self/status"), "VmRSS")) * 1024; }
 int64_t peak_resident_bytes() { return std::max<int64_t>(0, field(read_text("/proc/self/status"), "VmHWM")) * 1024; }
 
-int64_t steal_ticks() {
+int64_t huge_page_bytes() {
+  return std::max<int64_t>(0, field(read_text("/proc/self/smaps_rollup"), "AnonHugePages")) * 1024;
+}
+
+CpuTicks cpu_ticks() {
   std::istringstream in(read_text("/proc/stat"));
   std::string cpu;
-  int64_t value = 0, steal = 0;
+  CpuTicks ticks{0, 0};
   in >> cpu;
-  for (int i = 0; i < 8 && in >> value; ++i) steal = value;  // user nice system idle iowait irq softirq steal
-  return steal;
+  for (int i = 0; i < 8 && in >> ticks.steal; ++i) ticks.total += ticks.steal;
+  return ticks;  // user nice system idle iowait irq softirq steal: steal is the eighth
 }
 
 }  // namespace pagoda

@@ -21,7 +21,14 @@ Machine inspect_machine();
 int64_t resident_bytes();
 int64_t peak_resident_bytes();
 
-/// Ticks the hypervisor took from us since boot, summed over CPUs (field `steal` of /proc/stat).
-int64_t steal_ticks();
+/// Bytes of this process's anonymous memory in huge pages now.
+int64_t huge_page_bytes();
+
+/// Ticks of all CPUs since boot (/proc/stat): what the hypervisor took from us, and all there were.
+struct CpuTicks {
+  int64_t steal;
+  int64_t total;
+};
+CpuTicks cpu_ticks();
 
 }  // namespace pagoda

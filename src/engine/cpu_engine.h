@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "core/thread_pool.h"
 #include "engine/batch.h"
 #include "kernels/attention/attention.h"
 #include "model/config.h"
@@ -56,6 +57,8 @@ class CpuEngine : public Engine {
   virtual const model::ModelConfig& config() const = 0;
   /// The packed matrices, in the order a step reads them: what a bandwidth measurement should read.
   virtual std::span<const std::byte> packed_weights() const = 0;
+  /// The threads that run steps; whoever measures the machine between two steps should do it with them.
+  virtual ThreadPool& thread_pool() = 0;
 };
 
 }  // namespace pagoda::engine

@@ -39,4 +39,15 @@ double prefill_seconds(const ModelCost& cost, const MachineLimits& machine, int3
   return linear / machine.int_macs_per_s + attention_macs / machine.f32_macs_per_s;
 }
 
+KernelLimit kernel_limit(const KernelCost& cost, const MachineLimits& machine) {
+  const double memory = static_cast<double>(cost.bytes) / machine.bytes_per_s;
+  const double arithmetic = static_cast<double>(cost.int_macs) / machine.int_macs_per_s +
+                            static_cast<double>(cost.f32_macs) / machine.f32_macs_per_s;
+  return {std::max(memory, arithmetic), memory >= arithmetic};
+}
+
+double load_seconds(int64_t file_bytes, int64_t packed_bytes, const MachineLimits& machine) {
+  return static_cast<double>(file_bytes + packed_bytes) / machine.bytes_per_s;
+}
+
 }  // namespace pagoda::sizing

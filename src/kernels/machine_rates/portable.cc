@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kChains = 8;  // more than latency times throughput of a scalar multiplier
 
-uint64_t read_streams(const std::byte* memory, int64_t bytes) {
+uint64_t read_four(const std::byte* memory, int64_t bytes) {
   const int64_t quarter = bytes / 4;
   uint64_t sum[4] = {};
   for (int64_t at = 0; at < quarter; at += 64) {
@@ -21,6 +21,20 @@ uint64_t read_streams(const std::byte* memory, int64_t bytes) {
     }
   }
   return sum[0] + sum[1] + sum[2] + sum[3];
+}
+
+uint64_t read_one(const std::byte* memory, int64_t bytes) {
+  uint64_t sum[8] = {};
+  for (int64_t at = 0; at < bytes; at += 64) {
+    for (int word = 0; word < 8; ++word) {
+      uint64_t value;
+      std::memcpy(&value, memory + at + word * 8, sizeof value);
+      sum[word] += value;
+    }
+  }
+  uint64_t all = 0;
+  for (const uint64_t s : sum) all += s;
+  return all;
 }
 
 int32_t int_macs(int64_t rounds) {
@@ -49,6 +63,6 @@ float f32_macs(int64_t rounds) {
 
 }  // namespace
 
-RateLoops rate_loops_portable() { return {read_streams, int_macs, f32_macs, kChains, kChains}; }
+RateLoops rate_loops_portable() { return {read_four, read_one, int_macs, f32_macs, kChains, kChains}; }
 
 }  // namespace pagoda::kernels

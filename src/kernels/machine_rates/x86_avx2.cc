@@ -12,7 +12,7 @@ constexpr int kPairsAScale = 8;   // maddubs results that int16 can hold before 
 
 __m256i load(const std::byte* at) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)); }
 
-uint64_t read_streams(const std::byte* memory, int64_t bytes) {
+uint64_t read_four(const std::byte* memory, int64_t bytes) {
   const int64_t quarter = bytes / 4;
   const std::byte *a = memory, *b = a + quarter, *c = b + quarter, *d = c + quarter;
   __m256i s0 = _mm256_setzero_si256(), s1 = s0, s2 = s0, s3 = s0;
@@ -24,6 +24,15 @@ uint64_t read_streams(const std::byte* memory, int64_t bytes) {
   }
   const __m256i sum = _mm256_add_epi64(_mm256_add_epi64(s0, s1), _mm256_add_epi64(s2, s3));
   return static_cast<uint64_t>(_mm256_extract_epi64(sum, 0)) ^ static_cast<uint64_t>(_mm256_extract_epi64(sum, 3));
+}
+
+uint64_t read_one(const std::byte* memory, int64_t bytes) {
+  __m256i s0 = _mm256_setzero_si256(), s1 = s0;
+  for (int64_t at = 0; at < bytes; at += 128) {
+    s0 = _mm256_add_epi64(s0, _mm256_xor_si256(load(memory + at), load(memory + at + 32)));
+    s1 = _mm256_add_epi64(s1, _mm256_xor_si256(load(memory + at + 64), load(memory + at + 96)));
+  }
+  return static_cast<uint64_t>(_mm256_extract_epi64(_mm256_add_epi64(s0, s1), 0));
 }
 
 int32_t int_macs(int64_t rounds) {
@@ -60,7 +69,7 @@ float f32_macs(int64_t rounds) {
 }  // namespace
 
 RateLoops rate_loops_avx2() {
-  return {read_streams, int_macs, f32_macs, int64_t{kIntChains} * kPairsAScale * 32, int64_t{kFloatChains} * 8};
+  return {read_four, read_one, int_macs, f32_macs, int64_t{kIntChains} * kPairsAScale * 32, int64_t{kFloatChains} * 8};
 }
 
 }  // namespace pagoda::kernels
