@@ -120,7 +120,7 @@ class TinyModel:
         w.add_vocab_size(vocab)
         if a.arch in ("llama", "granite", "phi3"):
             w.add_rope_dimension_count(a.rope_dims or self.head_dim)
-        if a.arch in ("qwen3", "gemma2", "gemma3") or a.head_dim:
+        if a.arch in ("qwen3", "gemma", "gemma2", "gemma3") or a.head_dim:
             w.add_key_length(self.head_dim)
             w.add_value_length(self.head_dim)
         if a.window:
@@ -200,7 +200,7 @@ class TinyModel:
         vocab = self.add_vocabulary()
         self.add_config(vocab)
         # A tied embedding is the head too, and gemma multiplies embeddings by sqrt(width): both want them small.
-        small = a.tied or a.arch in ("gemma2", "gemma3")
+        small = a.tied or a.arch in ("gemma", "gemma2", "gemma3")
         self.add_matrix("token_embd.weight", vocab, a.width, 1 / math.sqrt(a.width) if small else 1.0, a.embed_type)
         for i in range(a.layers):
             self.add_layer(i)
@@ -220,7 +220,7 @@ class TinyModel:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
-    parser.add_argument("--arch", choices=["llama", "granite", "phi3", "qwen2", "qwen3", "gemma2", "gemma3"], default="llama")
+    parser.add_argument("--arch", choices=["llama", "granite", "phi3", "qwen2", "qwen3", "gemma", "gemma2", "gemma3"], default="llama")
     parser.add_argument("--vocab-from", required=True, help="a GGUF file whose tokenizer is copied")
     parser.add_argument("--vocab", type=int, default=512, help="tokens kept, 0 = all (default 512)")
     parser.add_argument("--type", default="F16", help="of the layers' matrices: F32, F16, BF16, Q4_0, ... (default F16)")

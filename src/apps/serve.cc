@@ -227,7 +227,9 @@ void add_serve(CLI::App& app, Invocation& invocation) {
   add_flag(verb, "--max-num-batched-tokens", flags->engine.max_num_batched_tokens, "Token rows in one step")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  add_flag(verb, "--max-model-len", flags->engine.max_model_len, "Context in tokens, 0 for the model's own")
+  add_flag(
+      verb, "--max-model-len", flags->engine.max_model_len,
+      "Context in tokens, 0 for the model's own; chooses between long and short rope factors where a model has both")
       ->check(CLI::Range(0, 1 << 24))
       ->capture_default_str();
   add_flag(verb, "--memory-utilization,--gpu-memory-utilization", flags->engine.memory_utilization,

@@ -19,6 +19,7 @@ using weights::GgufTensor;
 // models/gemma2.cpp and arXiv:2408.00118; phi3: models/phi3.cpp and arXiv:2404.14219 (the window is the model's own;
 // llama.cpp ignores it); granite: models/granite.cpp.
 constexpr Family kFamilies[] = {
+    {.name = "gemma", .activation = Activation::kGelu, .scales_embedding = true},
     {.name = "gemma2",
      .activation = Activation::kGelu,
      .post_norms = true,

@@ -34,7 +34,7 @@ struct Family {
 
 /// Null when unknown.
 const Family* find_family(std::string_view architecture);
-/// "gemma2, gemma3, granite, llama, phi3, qwen2, qwen3"
+/// "gemma, gemma2, gemma3, granite, llama, phi3, qwen2, qwen3"
 std::string known_families();
 
 struct LayerConfig {

@@ -145,7 +145,7 @@ TEST(ModelConfig, RefusesWithKeyValueAndLimit) {
   };
   const Row rows[] = {
       {"general.architecture", std::string_view("mamba"), Code::kUnsupported,
-       "\"mamba\" is not supported; known are gemma2, gemma3, granite, llama, phi3, qwen2, qwen3"},
+       "\"mamba\" is not supported; known are gemma, gemma2, gemma3, granite, llama, phi3, qwen2, qwen3"},
       {"llama.block_count", uint32_t{0}, Code::kCorruptFile, "llama.block_count is 0, allowed are 1 to"},
       {"llama.embedding_length", uint64_t{1} << 40, Code::kCorruptFile, "llama.embedding_length is 1099511627776"},
       {"llama.attention.head_count", uint32_t{3}, Code::kCorruptFile, "32 is no multiple of 3 heads"},
@@ -374,12 +374,12 @@ TEST(ModelConfig, RefusesDamagedRopeFactors) {
 
 // Goal: every family a model can be read of is one that `inspect` calls runnable.
 TEST(ModelConfig, KnownFamiliesAreRunnable) {
-  for (const char* name : {"gemma2", "gemma3", "granite", "llama", "phi3", "qwen2", "qwen3"}) {
+  for (const char* name : {"gemma", "gemma2", "gemma3", "granite", "llama", "phi3", "qwen2", "qwen3"}) {
     ASSERT_NE(find_family(name), nullptr) << name;
     EXPECT_TRUE(weights::known_architecture(name)) << name;
     EXPECT_THAT(known_families(), testing::HasSubstr(name));
   }
-  EXPECT_EQ(known_families(), "gemma2, gemma3, granite, llama, phi3, qwen2, qwen3");
+  EXPECT_EQ(known_families(), "gemma, gemma2, gemma3, granite, llama, phi3, qwen2, qwen3");
   EXPECT_FALSE(weights::known_architecture("mamba"));
 }
 

@@ -126,7 +126,8 @@ Status check_known_architecture(const GgufFile& file, const std::string& prefix)
 }  // namespace
 
 bool known_architecture(std::string_view architecture) {
-  constexpr std::array<std::string_view, 7> kKnown = {"gemma2", "gemma3", "granite", "llama", "phi3", "qwen2", "qwen3"};
+  constexpr std::array<std::string_view, 8> kKnown = {"gemma", "gemma2", "gemma3", "granite",
+                                                      "llama", "phi3",   "qwen2",  "qwen3"};
   return std::ranges::find(kKnown, architecture) != kKnown.end();
 }
 

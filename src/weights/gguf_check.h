@@ -6,8 +6,8 @@
 
 namespace pagoda::weights {
 
-/// True for the families Pagoda can run: gemma2, gemma3, granite, llama (mistral, smollm among them), phi3 (phi-4 too), qwen2,
-/// qwen3. model::find_family() knows the same ones.
+/// True for the families Pagoda can run: gemma, gemma2, gemma3, granite (dense), llama (mistral, smollm among them), phi3
+/// (phi-4 too), qwen2, qwen3. model::find_family() knows the same ones.
 bool known_architecture(std::string_view architecture);
 
 /// Judges the keys Pagoda knows, whatever the architecture: general.architecture must be there, known keys must have

@@ -50,6 +50,7 @@ CASES = {
     "qwen3-q6_k": ("--arch qwen3 --type Q6_K --head-dim 128", QUANTIZED),
     "gemma3-f32": ("--arch gemma3 --type F32 --layers 7 --window 32 --tied", EXACT),
     "gemma3-q5_0": ("--arch gemma3 --type Q5_0 --layers 7 --window 32 --tied", QUANTIZED),
+    "gemma-f32": ("--arch gemma --type F32 --kv-heads 1 --head-dim 128 --tied", EXACT),
     "gemma2-f32": ("--arch gemma2 --type F32 --layers 5 --window 32 --tied --head-dim 128", EXACT),
     "gemma2-caps-f32": ("--arch gemma2 --type F32 --layers 5 --window 32 --tied --softcaps 2 5", EXACT),
     "gemma2-27b-scale-f32": ("--arch gemma2 --type F32 --layers 46 --width 64 --ffn 64 --head-dim 64 --window 32 --tied", HALF),
