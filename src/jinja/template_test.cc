@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 
+#include "core/sanitized_for_test.h"
 #include "jinja/value_json.h"
 
 namespace pagoda::jinja {
@@ -41,9 +42,7 @@ std::string marked(const std::string& source, const std::string& context) {
 void on_small_stack(size_t bytes, std::function<void()> work) {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  bytes *= 8;  // instrumented frames are several times larger
-#endif
+  if (kSanitized) bytes *= 8;  // instrumented frames are several times larger
   ASSERT_EQ(0, pthread_attr_setstacksize(&attributes, bytes));
   pthread_t thread;
   const auto run = [](void* argument) -> void* {

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <random>
 
+#include "core/sanitized_for_test.h"
 #include "scheduler/test_support.h"
 
 namespace pagoda::scheduler {
@@ -165,7 +166,7 @@ void expect_as_alone(const std::vector<Event>& got, const std::vector<Event>& wa
 }
 
 TEST(Simulation, EveryRequestEndsAsItWouldAlone) {
-  constexpr uint32_t kLoads = 2500;
+  constexpr uint32_t kLoads = kSanitized ? 600 : 2500;
   const std::shared_ptr<const text::Tokenizer> tokenizer = byte_tokenizer();
   int64_t preempted = 0, requests = 0, cancelled = 0, failed = 0, stopped = 0;
   for (uint32_t seed = 0; seed < kLoads; ++seed) {
