@@ -1,6 +1,5 @@
 #include "kernels/formats/dequantize.h"
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -12,9 +11,6 @@ namespace {
 
 // One function a format: a block's bytes `b` -> its values `y`. Byte offsets are those of KERNELS 1.1. Factors are
 // multiplied in the order of the reference, because (d*sc)*q and d*(sc*q) differ in the last bit.
-
-constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
 
 inline uint16_t load_u16(const uint8_t* p) {
   uint16_t v;
@@ -184,9 +180,7 @@ void iq4_xs(const uint8_t* b, float* y) {
 }
 
 void mxfp4(const uint8_t* b, float* y) {
-  // 2^(e-128), half of the E8M0 scale because the table is doubled; e = 0 and 1 are subnormal.
-  const uint32_t e = b[0];
-  const float d = std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+  const float d = mxfp4_scale(b[0]);
   for (int j = 0; j < 16; ++j) {
     y[j] = d * static_cast<float>(kMxfp4Values[b[1 + j] & 15]);
     y[j + 16] = d * static_cast<float>(kMxfp4Values[b[1 + j] >> 4]);

@@ -31,11 +31,18 @@ Parts parts_of(ActFormat format, int32_t rows, int32_t cols) {
 ActFormat act_format(TensorType weight) {
   switch (weight) {
     case TensorType::kQ4_K:
+    case TensorType::kQ5_K:
     case TensorType::kQ6_K:
+    case TensorType::kQ2_K:
+    case TensorType::kQ3_K:
+    case TensorType::kIQ4_XS:
       return ActFormat::kInt8Block256;
     case TensorType::kQ4_0:
     case TensorType::kQ4_1:
     case TensorType::kQ5_0:
+    case TensorType::kQ5_1:
+    case TensorType::kIQ4_NL:
+    case TensorType::kMXFP4:
     case TensorType::kQ8_0:
       return ActFormat::kInt8Block32;
     default:

@@ -10,9 +10,10 @@ namespace pagoda::kernels {
 
 /// How a matmul wants its activations; follows from the weight's type alone, never from phase, batch or ISA.
 ///
-///   kF32           f32 as they are                                    weights F32, F16, BF16 and the generic path
-///   kInt8Block32   int8 with one f32 scale per 32 values              32-block formats (Q4_0 Q4_1 Q5_0 Q8_0)
-///   kInt8Block256  int8 with f32 d per 256 and an integer m in 1..8   256-block formats (Q4_K Q6_K)
+///   kF32           f32 as they are                                    weights F32, F16, BF16
+///   kInt8Block32   int8 with one f32 scale per 32 values              32-block formats (Q4_0 Q4_1 Q5_0 Q5_1 Q8_0
+///   IQ4_NL MXFP4) kInt8Block256  int8 with f32 d per 256 and an integer m in 1..8   256-block formats (Q2_K ... Q6_K,
+///   IQ4_XS)
 ///                  per 32: m = clamp(ceil(8 amax32 / amax256), 1, 8), d = amax256 / 1016,
 ///                  q = clamp(rne(x / (d m)), -127, 127); rule and accuracy: golden/README
 enum class ActFormat : uint8_t { kF32, kInt8Block32, kInt8Block256 };

@@ -192,9 +192,10 @@ void run_quantize(benchmark::State& state, ActFormat format) {
 }
 
 int register_all() {
-  constexpr TensorType kTypes[] = {TensorType::kQ4_K, TensorType::kQ6_K, TensorType::kQ5_0,
-                                   TensorType::kQ8_0, TensorType::kQ4_1, TensorType::kQ4_0,
-                                   TensorType::kF16,  TensorType::kF32,  TensorType::kQ5_K};
+  constexpr TensorType kTypes[] = {TensorType::kQ4_K,  TensorType::kQ6_K,   TensorType::kQ5_K, TensorType::kQ3_K,
+                                   TensorType::kQ2_K,  TensorType::kIQ4_XS, TensorType::kQ5_0, TensorType::kQ5_1,
+                                   TensorType::kQ8_0,  TensorType::kQ4_1,   TensorType::kQ4_0, TensorType::kIQ4_NL,
+                                   TensorType::kMXFP4, TensorType::kF16,    TensorType::kBF16, TensorType::kF32};
   benchmark::RegisterBenchmark("plain_read", plain_read)->Iterations(30);
   for (TensorType type : kTypes) {
     const std::string name = type_traits(type)->name;

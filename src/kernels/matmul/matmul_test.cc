@@ -166,6 +166,16 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+// Goal: no type that can be read lacks kernels, or a test below.
+TEST(Matmul, EveryReadableTypeIsTested) {
+  for (uint32_t id = 0; id < 64; ++id) {
+    const auto type = static_cast<TensorType>(id);
+    const TypeTraits* traits = type_traits(type);
+    const bool tested = std::any_of(kTypes.begin(), kTypes.end(), [&](const Weights& w) { return w.type == type; });
+    EXPECT_EQ(tested, traits && traits->dequantizable) << id;
+  }
+}
+
 // Goal: every ISA kernel gives the portable kernel's bits, for every type, batch size, width and row tail.
 // Method: memcmp of whole outputs; activations from the portable quantizer.
 TEST(Matmul, EveryKernelEqualsThePortableOneBitForBit) {
@@ -337,33 +347,45 @@ TEST(QuantizeAct, EveryKernelEqualsThePortableOneBitForBit) {
     }
 }
 
-// Goal: the integer sums hold the worst case of every format: largest weights and scales, activations of +-127, K of
-// 8960. Method: all bits set (and the most negative values), against double; kernels against each other are covered by
-// memcmp there.
+// Goal: the integer sums hold the worst case of every format: largest weights and scales, activations of +-127 and m of
+// 8, K of 8960; also where an int16 lane holds the most of one sign while its neighbours hold the least.
+// Method: all bits set (and the most negative values), then random bits with random signs, against double; kernels
+// against each other are covered by memcmp there.
 TEST(Matmul, LargestIntegersDoNotWrap) {
+  std::mt19937 rng(17);
   for (const Named& kernel : available_kernels())
     for (const Weights& weights : kTypes) {
       if (act_format(weights.type) == ActFormat::kF32) continue;
-      for (int fill : {0xff, 0x00, 0x80, 0x7f})
-        for (float sign : {1.f, -1.f}) {
+      for (int fill : {0xff, 0x00, 0x80, 0x7f, 0xf0, 0x0f, -1})
+        for (int sign : {1, -1, 0}) {
           const int32_t n = 8, k = 8960, t = 7;
           std::vector<std::byte> rows(static_cast<size_t>(n * row_bytes(weights.type, k)),
                                       static_cast<std::byte>(fill));
           const uint16_t one = f32_to_f16(1.f);
-          for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(type_traits(weights.type)->block_bytes))
+          for (std::byte& b : rows)
+            if (fill < 0) b = static_cast<std::byte>(rng() % 2 ? 0xff : 0x00);
+          for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(type_traits(weights.type)->block_bytes)) {
             for (int field : weights.f16_at) std::memcpy(&rows[at + static_cast<size_t>(field)], &one, 2);
+            if (weights.type == TensorType::kMXFP4) rows[at] = std::byte{127};
+          }
           const Packed w = pack(kernel.ops, weights.type, rows, n, k);
-          const Activations a =
-              activations(kernel.quantize, weights.type, std::vector<float>(static_cast<size_t>(k * t), sign), t, k);
+          std::vector<float> values(static_cast<size_t>(k));
+          for (float& v : values) v = static_cast<float>(sign ? sign : rng() % 2 ? 1 : -1);
+          std::vector<float> all;
+          for (int i = 0; i < t; ++i) all.insert(all.end(), values.begin(), values.end());
+          const Activations a = activations(kernel.quantize, weights.type, all, t, k);
           const auto got = multiply(kernel.ops, w.matrix, a.view);
-          std::vector<float> row(static_cast<size_t>(k));
-          dequantize_row(weights.type, rows.data(), k, row.data());
           const auto x = dequantized(a.view, 0);
-          double want = 0, size = 0;
-          for (int32_t e = 0; e < k; ++e) want += x[e] * row[e], size += std::fabs(x[e]) * (std::fabs(row[e]) + 2 * 63);
-          for (float v : got)
-            ASSERT_LE(std::fabs(v - want), (k / 32 + 8) * 0x1p-24 * size)
-                << kernel.name << " " << type_traits(weights.type)->name << " fill " << fill;
+          std::vector<float> row(static_cast<size_t>(k));
+          for (int32_t j = 0; j < n; ++j) {
+            dequantize_row(weights.type, rows.data() + j * row_bytes(weights.type, k), k, row.data());
+            double want = 0, size = 0;
+            for (int32_t e = 0; e < k; ++e)
+              want += x[e] * row[e], size += std::fabs(x[e]) * (std::fabs(row[e]) + 2 * 63);
+            for (int32_t i = 0; i < t; ++i)
+              ASSERT_LE(std::fabs(got[i * n + j] - want), (k / 32 + 8) * 0x1p-24 * size)
+                  << kernel.name << " " << type_traits(weights.type)->name << " fill " << fill << " sign " << sign;
+          }
         }
     }
 }

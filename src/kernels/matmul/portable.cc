@@ -4,16 +4,20 @@
 #include "core/check.h"
 #include "core/half.h"
 #include "core/ids.h"
+#include "kernels/formats/dequantize.h"
 #include "kernels/matmul/kernels.h"
 #include "kernels/matmul/layout.h"
 
 // The oracle: one output row, one token, one fma chain over the blocks of the format in ascending order.
 //
-//   Q4_K   acc = fma(dy, fma(-dmin, f32(sum mn ms), d f32(sum sc m dot)), acc)       once per 256
-//   Q6_K   acc = fma(dy, d f32(sum sc m dot(q - 32)), acc)                           once per 256
-//   Q4_1   acc = fma(dy, fma(m, f32(sum), d f32(dot)), acc)                          once per 32
-//   Q4_0 Q5_0 Q8_0   acc = fma(dy, d f32(dot), acc)                                  once per 32
-//   F32 F16 and the generic path   acc = fma(w, x, acc)                              once per k
+//   Q4_K Q5_K Q2_K   acc = fma(dy, fma(-dmin, f32(sum mn ms), d f32(sum sc m dot)), acc)   once per 256
+//   Q6_K Q3_K IQ4_XS   acc = fma(dy, d f32(sum sc m dot(w)), acc)                          once per 256
+//   Q4_1 Q5_1   acc = fma(dy, fma(m, f32(sum), d f32(dot)), acc)                           once per 32
+//   Q4_0 Q5_0 Q8_0 IQ4_NL MXFP4   acc = fma(dy, d f32(dot(w)), acc)                        once per 32
+//   F32 F16 BF16   acc = fma(w, x, acc)                                                    once per k
+//
+// w is the integer that d multiplies: q - 32 of Q6_K, q - 4 of Q3_K, the table's number of IQ4_XS, IQ4_NL and MXFP4.
+// ms is m times the sum of the activations that share mn: 32 of them, 16 for Q2_K.
 //
 // Bound against exact arithmetic on the same quantized numbers, with b blocks (or K values) and u = 2^-24:
 //   |error| <= (b + 4) u sum over blocks of |dy| (|d f32(..)| + |dmin f32(..)|)
@@ -25,9 +29,15 @@ constexpr int64_t kActMax = 127, kMMax = 8;
 constexpr int64_t kQ4KSum = 256 * 15 * kActMax * 63 * kMMax;
 constexpr int64_t kQ4KMins = 256 * kActMax * 63 * kMMax;
 constexpr int64_t kQ6KSum = 256 * 32 * kActMax * 128 * kMMax;
-static_assert(kQ4KSum <= INT32_MAX && kQ4KMins <= INT32_MAX && kQ6KSum <= INT32_MAX);
+constexpr int64_t kQ5KSum = 256 * 31 * kActMax * 63 * kMMax;
+constexpr int64_t kQ3KSum = 256 * 4 * kActMax * 32 * kMMax;
+constexpr int64_t kQ2KSum = 256 * 15 * kActMax * 15 * kMMax;  // sums and mins
+constexpr int64_t kIQ4XSSum = 256 * 127 * kActMax * 32 * kMMax;
+static_assert(kQ4KSum <= INT32_MAX && kQ4KMins <= INT32_MAX && kQ6KSum <= INT32_MAX && kQ5KSum <= INT32_MAX);
+static_assert(kQ3KSum <= INT32_MAX && kQ2KSum <= INT32_MAX && kIQ4XSSum <= INT32_MAX);
 // An int16 lane of a byte dot product over one 32-block (16 products; 8 for Q6_K, flushed each 16 elements).
 static_assert(16 * 15 * kActMax <= INT16_MAX && 16 * 16 * kActMax <= INT16_MAX && 8 * 32 * kActMax <= INT16_MAX);
+static_assert(8 * 31 * kActMax <= INT16_MAX);      // Q5_K, flushed each four products
 static_assert(32 * kActMax * kMMax <= INT16_MAX);  // ActView::sums
 
 // Sums run in uint32_t: a broken bound would wrap, not be undefined.
@@ -85,6 +95,73 @@ struct Q6K {
   }
 };
 
+// Formats whose pairs are two halves of eight dwords; F says what a value and its scale are.
+template <class F>
+struct Halves {
+  using Tile = typename F::Tile;
+  static void accumulate(const Tile& tile, const ActView& x, int64_t block, float* acc) {
+    const int8_t* q = x.q + block * 256;
+    const int16_t* m = x.m + block * 8;
+    for (int r = 0; r < kGroupRows; ++r) {
+      uint32_t total = 0, mins = 0;
+      for (int p = 0; p < 4; ++p)
+        for (int h = 0; h < 2; ++h) {
+          uint32_t dwords[8];
+          get_dwords(F::half(tile, p, h), r, dwords);
+          uint32_t dot[2] = {0, 0}, sum[2] = {0, 0};
+          for (int n = 0; n < 8; ++n)
+            for (int c = 0; c < 4; ++c) {
+              const int32_t a = q[64 * p + 32 * h + 4 * n + c];
+              dot[c / 2] += product(F::value(dwords[n] >> (8 * c) & 255u), a);
+              sum[c / 2] += static_cast<uint32_t>(a);
+            }
+          for (int s = 0; s < 2; ++s) {
+            total += product(F::scale(tile, p, h, r, s) * m[2 * p + s], static_cast<int32_t>(dot[s]));
+            if constexpr (F::kMin)
+              mins += product(F::min(tile, p, h, r, s) * m[2 * p + s], static_cast<int32_t>(sum[s]));
+          }
+        }
+      float v = f16_to_f32(tile.d[r]) * to_float(total);
+      if constexpr (F::kMin) v = std::fma(-f16_to_f32(tile.dmin[r]), to_float(mins), v);
+      acc[r] = std::fma(x.d[block], v, acc[r]);
+    }
+  }
+};
+
+struct Q5K {
+  using Tile = TileQ5K;
+  static constexpr bool kMin = true;
+  static const Bits5& half(const Tile& tile, int p, int h) { return tile.pair[p].half[h]; }
+  static int32_t value(uint32_t q) { return static_cast<int32_t>(q); }
+  static int32_t scale(const Tile& tile, int p, int, int r, int s) { return tile.pair[p].scale[r][s]; }
+  static int32_t min(const Tile& tile, int p, int, int r, int s) { return tile.pair[p].min[r][s]; }
+};
+
+struct Q3K {
+  using Tile = TileQ3K;
+  static constexpr bool kMin = false;
+  static const Bits3& half(const Tile& tile, int p, int h) { return tile.pair[p].half[h]; }
+  static int32_t value(uint32_t q) { return static_cast<int32_t>(q) - 4; }
+  static int32_t scale(const Tile& tile, int p, int h, int r, int s) { return tile.pair[p].scale[h][r][s]; }
+};
+
+struct Q2K {
+  using Tile = TileQ2K;
+  static constexpr bool kMin = true;
+  static const Bits2& half(const Tile& tile, int p, int h) { return tile.pair[p].half[h]; }
+  static int32_t value(uint32_t q) { return static_cast<int32_t>(q); }
+  static int32_t scale(const Tile& tile, int p, int h, int r, int s) { return tile.pair[p].scale_min[h][r][s] & 15; }
+  static int32_t min(const Tile& tile, int p, int h, int r, int s) { return tile.pair[p].scale_min[h][r][s] >> 4; }
+};
+
+struct IQ4XS {
+  using Tile = TileIQ4XS;
+  static constexpr bool kMin = false;
+  static const Bits4& half(const Tile& tile, int p, int h) { return tile.half[p][h]; }
+  static int32_t value(uint32_t q) { return kIq4Values[q]; }
+  static int32_t scale(const Tile& tile, int p, int, int r, int s) { return tile.scale[p][r][s]; }
+};
+
 // dot of 16 + 16 nibbles [4][8][4] of row r with 32 activations; `high` adds a fifth bit.
 int32_t dot_nibbles(const uint8_t (*q)[8][4], const uint8_t (*high)[4], int r, int offset, const int8_t* a) {
   int32_t dot = 0;
@@ -114,8 +191,39 @@ struct Q4_1 {
 struct Q5_0 {
   using Tile = TileQ5_0;
   static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
-    const TileQ5_0::Block& five = tile.block[b];
+    const Fives& five = tile.block[b];
     return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot_nibbles(five.low, five.high, r, 16, x.q + 32 * at));
+  }
+};
+
+struct Q5_1 {
+  using Tile = TileQ5_1;
+  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
+    const Fives& five = tile.block[b];
+    const auto dot = static_cast<float>(dot_nibbles(five.low, five.high, r, 0, x.q + 32 * at));
+    return std::fma(f16_to_f32(tile.m[b][r]), x.sums_f32[at], f16_to_f32(tile.d[b][r]) * dot);
+  }
+};
+
+// dot of 16 + 16 nibbles that stand for numbers of a table.
+int32_t dot_table(const uint8_t (*q)[8][4], const int8_t (&table)[16], int r, const int8_t* a) {
+  int32_t dot = 0;
+  for (int g = 0; g < 8; ++g)
+    for (int c = 0; c < 4; ++c) dot += table[q[g % 4][r][c] >> (4 * (g / 4)) & 15] * a[4 * g + c];
+  return dot;
+}
+
+struct IQ4NL {
+  using Tile = TileQ4_0;
+  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
+    return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot_table(tile.q[b], kIq4Values, r, x.q + 32 * at));
+  }
+};
+
+struct MXFP4 {
+  using Tile = TileMXFP4;
+  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
+    return mxfp4_scale(tile.e[b][r]) * static_cast<float>(dot_table(tile.q[b], kMxfp4Values, r, x.q + 32 * at));
   }
 };
 
@@ -176,14 +284,14 @@ void matmul_tiles(const PackedMatrix& w, const ActView& x, Range groups, Mat<flo
 
 // Weights of a group as f32 [count][8].
 void float_weights(const PackedMatrix& w, int32_t group, int32_t begin, int32_t count, float* dst) {
-  if (!has_tiles(w.type)) return dequantize_group(w, group, begin, begin + count, dst);
   const std::byte* at = w.data + group * group_bytes(w.type, w.cols);
   if (w.type == TensorType::kF32) {
     std::memcpy(dst, at + int64_t{begin} * kGroupRows * int64_t{sizeof(float)},
                 sizeof(float) * kGroupRows * static_cast<size_t>(count));
   } else {
     const auto* half = reinterpret_cast<const uint16_t*>(at) + int64_t{begin} * kGroupRows;
-    for (int32_t i = 0; i < count * kGroupRows; ++i) dst[i] = f16_to_f32(half[i]);
+    const bool f16 = w.type == TensorType::kF16;
+    for (int32_t i = 0; i < count * kGroupRows; ++i) dst[i] = f16 ? f16_to_f32(half[i]) : bf16_to_f32(half[i]);
   }
 }
 
@@ -219,12 +327,26 @@ void matmul_portable(const PackedMatrix& w, const ActView& x, Range range, Mat<f
       return matmul_tiles<Q4K>(w, x, groups, y);
     case TensorType::kQ6_K:
       return matmul_tiles<Q6K>(w, x, groups, y);
+    case TensorType::kQ5_K:
+      return matmul_tiles<Halves<Q5K>>(w, x, groups, y);
+    case TensorType::kQ3_K:
+      return matmul_tiles<Halves<Q3K>>(w, x, groups, y);
+    case TensorType::kQ2_K:
+      return matmul_tiles<Halves<Q2K>>(w, x, groups, y);
+    case TensorType::kIQ4_XS:
+      return matmul_tiles<Halves<IQ4XS>>(w, x, groups, y);
     case TensorType::kQ4_0:
       return matmul_tiles<Pairs<Q4_0>>(w, x, groups, y);
     case TensorType::kQ4_1:
       return matmul_tiles<Pairs<Q4_1>>(w, x, groups, y);
     case TensorType::kQ5_0:
       return matmul_tiles<Pairs<Q5_0>>(w, x, groups, y);
+    case TensorType::kQ5_1:
+      return matmul_tiles<Pairs<Q5_1>>(w, x, groups, y);
+    case TensorType::kIQ4_NL:
+      return matmul_tiles<Pairs<IQ4NL>>(w, x, groups, y);
+    case TensorType::kMXFP4:
+      return matmul_tiles<Pairs<MXFP4>>(w, x, groups, y);
     case TensorType::kQ8_0:
       return matmul_tiles<Pairs<Q8_0>>(w, x, groups, y);
     default:

@@ -9,7 +9,12 @@ namespace pagoda::kernels {
 
 void matmul_q4_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
 void matmul_q6_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
-void matmul_block32_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);  // Q4_0 Q4_1 Q5_0
+void matmul_q5_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+void matmul_q3_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+void matmul_q2_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+void matmul_iq4_xs_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+void matmul_block32_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);  // Q4_0 Q4_1 Q5_0 Q5_1
+void matmul_table32_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);  // IQ4_NL MXFP4
 void matmul_q8_0_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
 void matmul_float_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
 
@@ -64,6 +69,7 @@ constexpr int kPanelPairs = 4;  // a panel is 4 pairs of groups = 64 rows
 //   Panel                    one step of 16 rows, expanded; expand() fills the half `slot` of `count` of them
 //   expanded<T>(...)         16 rows x T tokens over `count` steps, acc [T][16] carried
 //   kDirectTokens            largest T of direct() that keeps its sums in registers
+//   kBatchGroups             groups at once for a few tokens: 1 or 2
 //   kPanelTokens             from how many tokens expansion pays; without a Panel it never does
 // All of them run the same chain per output.
 
@@ -104,9 +110,13 @@ void run_tokens(const PackedMatrix& w, const ActView& x, const int32_t (&group)[
 // A few tokens: weights are read once, straight from the tiles, two streams.
 template <class K>
 void run_batch(const PackedMatrix& w, const ActView& x, Range groups, int32_t columns, Mat<float> y) {
-  const int32_t half = groups.size() / 2;
-  for (int32_t i = groups.begin; i < groups.begin + half; ++i) run_tokens<K, 2>(w, x, {i, i + half}, columns, y);
-  if (groups.size() % 2) run_tokens<K, 1>(w, x, {groups.end - 1}, columns, y);
+  if constexpr (K::kBatchGroups == 1) {
+    for (int32_t g = groups.begin; g < groups.end; ++g) run_tokens<K, 1>(w, x, {g}, columns, y);
+  } else {
+    const int32_t half = (groups.size() + 1) / 2;  // an odd one is computed twice: cheaper than tiles of one group
+    for (int32_t i = groups.begin; i < groups.begin + half; ++i)
+      run_tokens<K, 2>(w, x, {i, groups.end - half + i - groups.begin}, columns, y);
+  }
 }
 
 template <class K, int T>

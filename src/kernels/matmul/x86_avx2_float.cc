@@ -1,6 +1,6 @@
 #include "kernels/matmul/x86_avx2.h"
 
-// F32, F16 and the generic path: acc = fma(w, x, acc) for k ascending. 6 tokens x 16 rows of accumulators stay in
+// F32, F16, BF16: acc = fma(w, x, acc) for k ascending. 6 tokens x 16 rows of accumulators stay in
 // registers.
 namespace pagoda::kernels {
 namespace {
@@ -18,6 +18,13 @@ struct F16 {
   static constexpr int kBytes = 2;
   [[gnu::always_inline]] static __m256 weights(const std::byte* p) {
     return load_f16(reinterpret_cast<const uint16_t*>(p));
+  }
+};
+
+struct BF16 {
+  static constexpr int kBytes = 2;
+  [[gnu::always_inline]] static __m256 weights(const std::byte* p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_half(p)), 16));
   }
 };
 
@@ -53,6 +60,7 @@ template <class E>
 struct Float {
   static constexpr int32_t kChunk = kFloatChunk;
   static constexpr int32_t kDirectTokens = 2;
+  static constexpr int32_t kBatchGroups = 2;
   static constexpr int32_t kPanelTokens = 3;
   using Panel = FloatPanel;
 
@@ -98,26 +106,6 @@ struct Float {
   }
 };
 
-/// Rows as the file has them, decoded into the panel whatever the batch.
-struct Generic {
-  static constexpr int32_t kChunk = kFloatChunk;
-  using Panel = FloatPanel;
-
-  static int32_t units(const PackedMatrix& w) { return w.cols; }
-
-  static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel, int32_t slot) {
-    alignas(32) float weights[kChunk * kGroupRows];
-    dequantize_group(w, group, unit, unit + count, weights);
-    for (int32_t k = 0; k < count; ++k) _mm256_storeu_ps(panel[k].w[slot], _mm256_load_ps(weights + k * kGroupRows));
-  }
-
-  template <int T>
-  [[gnu::always_inline]] static void expanded(const Panel* panel, int32_t count, const ActView& x, int32_t t0,
-                                              int32_t unit, float (*acc)[16]) {
-    expanded_floats<T>(panel, count, x, t0, unit, acc);
-  }
-};
-
 }  // namespace
 
 void matmul_float_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y) {
@@ -127,7 +115,7 @@ void matmul_float_avx2(const PackedMatrix& w, const ActView& x, Range groups, Ma
     case TensorType::kF16:
       return run_matmul<Float<F16>>(w, x, groups, y);
     default:
-      return run_panels<Generic>(w, x, groups, columns_of(w, groups), y);
+      return run_matmul<Float<BF16>>(w, x, groups, y);
   }
 }
 

@@ -11,6 +11,7 @@ constexpr int kPrefetchBytes = 512;
 struct Q6K {
   static constexpr int32_t kChunk = 4;  // 64 rows x 1024: 74 KB, in L2
   static constexpr int32_t kDirectTokens = 2;
+  static constexpr int32_t kBatchGroups = 2;
   static constexpr int32_t kPanelTokens = 4;
 
   static int32_t units(const PackedMatrix& w) { return w.cols / 256; }

@@ -1,0 +1,172 @@
+#pragma once
+#include "kernels/matmul/x86_avx2.h"
+
+// The 32-block formats whose products pmaddubsw can sum: once per 32 acc = fma(dy, d f32(dot), acc), with m f32(sum)
+// added inside where there is a min (portable.cc has the chain). Eight byte dot products share an int16 lane: what a
+// format takes off may let a wrapped sum fit again. For the x86_avx2_*.cc of these formats alone.
+namespace pagoda::kernels {
+namespace {
+
+constexpr int kPrefetchBytes = 1024;
+
+[[gnu::always_inline]] inline __m256i widen(__m256i lanes) { return _mm256_madd_epi16(lanes, _mm256_set1_epi16(1)); }
+
+// A format F gives:
+//   Tile, kMin                            whether it adds m f32(sum)
+//   kPlanes                               byte vectors a dword of weights comes as
+//   dwords(tile, block, j, first, second) dwords j and j+4 of a block
+//   dot(sum, lanes)                       int16 sums of the planes -> int32; lanes hold 16 times the activations' sums
+//   scale(tile, block), min(tile, block)
+
+/// Straight from the tiles.
+template <class F>
+struct Block32 {
+  using Tile = typename F::Tile;
+  static constexpr int32_t kDirectTokens = F::kPlanes == 2 ? 4 : 6;
+  static constexpr int32_t kBatchGroups = F::kPlanes == 2 ? 1 : 2;  // two planes are twice the sums in registers
+
+  static int32_t units(const PackedMatrix& w) { return (w.cols + 63) / 64; }
+
+  [[gnu::always_inline]] static __m256 finish(__m256 d, __m256 m, float dy, float sum, __m256i dot, __m256 acc) {
+    __m256 v = _mm256_mul_ps(d, _mm256_cvtepi32_ps(dot));
+    if (F::kMin) v = _mm256_fmadd_ps(m, _mm256_set1_ps(sum), v);
+    return _mm256_fmadd_ps(_mm256_set1_ps(dy), v, acc);
+  }
+
+  [[gnu::always_inline]] static __m256 min_of(const Tile& tile, int block) {
+    if constexpr (F::kMin) {
+      return F::min(tile, block);
+    } else {
+      return _mm256_setzero_ps();
+    }
+  }
+
+  template <int G, int T>
+  static void direct(const PackedMatrix& w, const int32_t (&group)[G], const ActView& x, int32_t t0,
+                     float (&out)[T][G][8]) {
+    constexpr int P = F::kPlanes;
+    const int32_t tiles = units(w);
+    const Tile* tile[G];
+    for (int g = 0; g < G; ++g) tile[g] = group_tiles<Tile>(w, group[g], tiles);
+    __m256 acc[T][G];
+    for (int t = 0; t < T; ++t)
+      for (int g = 0; g < G; ++g) acc[t][g] = _mm256_setzero_ps();
+    const int64_t padded = x.cols_padded;
+    for (int32_t i = 0; i < tiles; ++i) {
+      for (int g = 0; g < G; ++g)
+        for (size_t line = 0; line < (sizeof(Tile) + 63) / 64; ++line)
+          _mm_prefetch(reinterpret_cast<const char*>(&tile[g][i]) + kPrefetchBytes + 64 * line, _MM_HINT_T0);
+#pragma GCC unroll 2
+      for (int block = 0; block < 2; ++block) {
+        const int64_t k = int64_t{t0} * padded + i * 64 + block * 32;
+        __m256i sum[T][G][P];
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j)
+#pragma GCC unroll 4
+          for (int g = 0; g < G; ++g) {
+            __m256i first[P], second[P];
+            F::dwords(tile[g][i], block, j, first, second);
+#pragma GCC unroll 6
+            for (int t = 0; t < T; ++t) {
+              const int8_t* a = x.q + k + t * padded + 4 * j;
+#pragma GCC unroll 2
+              for (int plane = 0; plane < P; ++plane) {
+                __m256i& s = sum[t][g][plane];
+                const __m256i dot = _mm256_maddubs_epi16(first[plane], broadcast4(a));
+                s = j == 0 ? dot : _mm256_add_epi16(s, dot);
+                PAGODA_PIN(s);
+                s = _mm256_add_epi16(s, _mm256_maddubs_epi16(second[plane], broadcast4(a + 16)));
+                PAGODA_PIN(s);
+              }
+            }
+          }
+#pragma GCC unroll 6
+        for (int t = 0; t < T; ++t) {
+          const int64_t at = (k + t * padded) / 32;
+#pragma GCC unroll 4
+          for (int g = 0; g < G; ++g)
+            acc[t][g] = finish(F::scale(tile[g][i], block), min_of(tile[g][i], block), x.d[at], x.sums_f32[at],
+                               F::dot(sum[t][g], broadcast4(x.lane_sums + 2 * at)), acc[t][g]);
+        }
+      }
+    }
+    for (int t = 0; t < T; ++t)
+      for (int g = 0; g < G; ++g) _mm256_store_ps(out[t][g], acc[t][g]);
+  }
+};
+
+/// From many tokens on: expanded to bytes first. One plane.
+template <class F>
+struct Block32Panels : Block32<F> {
+  using Tile = typename F::Tile;
+  using Base = Block32<F>;
+  static constexpr int32_t kChunk = 16;  // 64 rows x 1024: 72 KB, in L2
+  static constexpr int32_t kPanelTokens = 12;
+  static_assert(F::kPlanes == 1);
+
+  struct Panel {
+    uint8_t q[2][8][2][32];  // block, dword, group
+    float d[2][2][8], m[2][2][8];
+  };
+
+  static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel, int32_t slot) {
+    const Tile* tile = group_tiles<Tile>(w, group, Base::units(w)) + unit;
+    for (int32_t i = 0; i < count; ++i)
+      for (int block = 0; block < 2; ++block) {
+        _mm256_storeu_ps(panel[i].d[block][slot], F::scale(tile[i], block));
+        if (F::kMin) _mm256_storeu_ps(panel[i].m[block][slot], Base::min_of(tile[i], block));
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) {
+          __m256i first[1], second[1];
+          F::dwords(tile[i], block, j, first, second);
+          store(panel[i].q[block][j][slot], first[0]);
+          store(panel[i].q[block][j + 4][slot], second[0]);
+        }
+      }
+  }
+
+  template <int T>
+  [[gnu::noinline]] static void expanded(const Panel* panel, int32_t count, const ActView& x, int32_t t0, int32_t unit,
+                                         float (*acc)[16]) {
+    const int64_t padded = x.cols_padded, first = int64_t{t0} * padded + unit * 64;
+    const int8_t* q[T];
+    for (int t = 0; t < T; ++t) q[t] = x.q + first + int64_t{t} * padded;
+    int64_t at = first / 32;
+    for (int32_t i = 0; i < count; ++i, ++panel)
+#pragma GCC unroll 1
+      for (int block = 0; block < 2; ++block, ++at) {
+        __m256i sum[T][2];
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+          __m256i w0 = load(panel->q[block][j][0]), w1 = load(panel->q[block][j][1]);
+          PAGODA_PIN(w0);
+          PAGODA_PIN(w1);
+#pragma GCC unroll 6
+          for (int t = 0; t < T; ++t) {
+            __m256i a = broadcast4(q[t] + 4 * j);
+            PAGODA_PIN(a);
+            const __m256i dot0 = _mm256_maddubs_epi16(w0, a), dot1 = _mm256_maddubs_epi16(w1, a);
+            sum[t][0] = j == 0 ? dot0 : _mm256_add_epi16(sum[t][0], dot0);
+            sum[t][1] = j == 0 ? dot1 : _mm256_add_epi16(sum[t][1], dot1);
+            PAGODA_PIN(sum[t][0]);
+            PAGODA_PIN(sum[t][1]);
+          }
+        }
+#pragma GCC unroll 6
+        for (int t = 0; t < T; ++t) {
+          q[t] += 32;
+          const int64_t here = at + t * (padded / 32);
+          for (int g = 0; g < 2; ++g) {
+            float* lanes = acc[t] + 8 * g;
+            const __m256i dot = F::dot({sum[t][g]}, broadcast4(x.lane_sums + 2 * here));
+            _mm256_store_ps(
+                lanes, Base::finish(_mm256_loadu_ps(panel->d[block][g]), _mm256_loadu_ps(panel->m[block][g]), x.d[here],
+                                    x.sums_f32[here], dot, _mm256_load_ps(lanes)));
+          }
+        }
+      }
+  }
+};
+
+}  // namespace
+}  // namespace pagoda::kernels
