@@ -9,7 +9,7 @@ namespace {
 constexpr int kPrefetchBytes = 1024;
 
 // A format F gives:
-//   Tile, Pair          Pair is what is prefetched at a time: a quarter of the tile
+//   Tile
 //   kPlanes             byte vectors a dword of weights comes as; plane 0 counts 16 where there are two
 //   kFlush              dwords whose products fit an int16 lane: 4 or 8
 //   kScales, kMins      per pair 1 or 2 (a half each); kMins 0: the format has none
@@ -104,9 +104,11 @@ struct Block256 {
                                                __m256i (&mins)[T][G]) {
     const int64_t padded = x.cols_padded;
     __m256i scale[T][G];
+    constexpr size_t kQuarter = sizeof(Tile) / 4;  // not the pair: what lies before the first would stay behind
     for (int g = 0; g < G; ++g)
-      for (size_t line = 0; line < (sizeof(typename F::Pair) + 63) / 64; ++line)
-        _mm_prefetch(reinterpret_cast<const char*>(F::at(tile[g][b], p)) + kPrefetchBytes + 64 * line, _MM_HINT_T0);
+      for (size_t line = 0; line < (kQuarter + 63) / 64; ++line)
+        _mm_prefetch(reinterpret_cast<const char*>(&tile[g][b]) + p * kQuarter + kPrefetchBytes + 64 * line,
+                     _MM_HINT_T0);
     if constexpr (F::kScales == 1) scales<G, T>(tile, b, p, 0, x.m + k / 32, padded / 32, scale);
     if constexpr (F::kMins == 1) add_mins<G, T>(tile, b, p, 0, x.sums + k / 32, padded / 32, mins);
 #pragma GCC unroll 1

@@ -7,11 +7,9 @@ namespace {
 
 struct IQ4XS {
   using Tile = TileIQ4XS;
-  using Pair = Bits4[2];
   static constexpr int kPlanes = 2, kFlush = 8, kScales = 1, kMins = 0, kOffset = 8;
   static constexpr int32_t kDirectTokens = 4;
 
-  [[gnu::always_inline]] static const Pair* at(const Tile& tile, int p) { return &tile.half[p]; }
   [[gnu::always_inline]] static __m256i scale(const Tile& tile, int p, int) {
     return _mm256_cvtepi8_epi16(load_half(tile.scale[p]));
   }

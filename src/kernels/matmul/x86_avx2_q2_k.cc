@@ -6,11 +6,9 @@ namespace {
 
 struct Q2K {
   using Tile = TileQ2K;
-  using Pair = TileQ2K::Pair;
   static constexpr int kPlanes = 1, kFlush = 8, kScales = 2, kMins = 2, kOffset = 0;
   static constexpr int32_t kDirectTokens = 4, kPanelTokens = 12;
 
-  [[gnu::always_inline]] static const Pair* at(const Tile& tile, int p) { return &tile.pair[p]; }
   [[gnu::always_inline]] static __m256i scale(const Tile& tile, int p, int h) {
     return _mm256_and_si256(_mm256_cvtepu8_epi16(load_half(tile.pair[p].scale_min[h])), _mm256_set1_epi16(15));
   }

@@ -6,11 +6,9 @@ namespace {
 
 struct Q3K {
   using Tile = TileQ3K;
-  using Pair = TileQ3K::Pair;
   static constexpr int kPlanes = 1, kFlush = 8, kScales = 2, kMins = 0, kOffset = 4;
   static constexpr int32_t kDirectTokens = 4, kPanelTokens = 12;
 
-  [[gnu::always_inline]] static const Pair* at(const Tile& tile, int p) { return &tile.pair[p]; }
   [[gnu::always_inline]] static __m256i scale(const Tile& tile, int p, int h) {
     return _mm256_cvtepi8_epi16(load_half(tile.pair[p].scale[h]));
   }

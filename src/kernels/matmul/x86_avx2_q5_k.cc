@@ -6,11 +6,9 @@ namespace {
 
 struct Q5K {
   using Tile = TileQ5K;
-  using Pair = TileQ5K::Pair;
   static constexpr int kPlanes = 1, kFlush = 4, kScales = 1, kMins = 1, kOffset = 0;
   static constexpr int32_t kDirectTokens = 4, kPanelTokens = 12;
 
-  [[gnu::always_inline]] static const Pair* at(const Tile& tile, int p) { return &tile.pair[p]; }
   [[gnu::always_inline]] static __m256i scale(const Tile& tile, int p, int) {
     return _mm256_cvtepu8_epi16(load_half(tile.pair[p].scale));
   }
