@@ -265,7 +265,12 @@ struct PackIQ4XS {
     }
     for (int p = 0; p < 4; ++p) {
       uint8_t values[64];
-      for (int i = 0; i < 64; ++i) values[i] = src[8 + 32 * p + 16 * (i / 32) + i % 16] >> (4 * (i / 16 % 2)) & 15;
+      for (int s = 0; s < 2; ++s)
+        for (int j = 0; j < 16; ++j) {
+          const uint8_t byte = src[8 + 32 * p + 16 * s + j];
+          values[32 * s + j] = byte & 15;
+          values[32 * s + 16 + j] = byte >> 4;
+        }
       put_pair(values, r, tile.half[p]);
     }
   }
