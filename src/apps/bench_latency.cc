@@ -17,7 +17,7 @@
 namespace pagoda::apps {
 namespace {
 
-constexpr int32_t kRowsMax = 512;       // of a prefill step
+constexpr int32_t kStepRows = 512;      // of a prefill step
 constexpr int32_t kBatchContext = 128;  // of the batches in the whole table
 constexpr int32_t kLoadsMax = 3;
 
@@ -59,7 +59,7 @@ Result<std::vector<LatencyCell>> plan_cells(const LatencyOptions& o, int32_t con
 class LatencyBench {
  public:
   LatencyBench(LoadedModel model, uint32_t isa, std::vector<LatencyCell> cells)
-      : model_(std::move(model)), isa_(isa), runner_(*model_.engine, kRowsMax) {
+      : model_(std::move(model)), isa_(isa), runner_(*model_.engine, kStepRows) {
     report_.cells = std::move(cells);
   }
 
@@ -166,7 +166,7 @@ engine::EngineOptions engine_options(const LatencyOptions& o, const std::vector<
         std::max(options.max_model_len, cell.work == Work::kPrefill ? cell.tokens : cell.tokens + kDecodeSteps);
   }
   options.max_num_seqs = sequences + 1;  // blocks that nobody uses cost nothing
-  options.max_num_batched_tokens = std::max(kRowsMax, sequences);
+  options.max_num_batched_tokens = std::max(kStepRows, sequences);
   return options;
 }
 

@@ -44,13 +44,13 @@ double nice_step(double top) {
   return 10 * power;
 }
 
-std::string text(double x, double y, std::string_view anchor, int size, std::string_view colour, std::string_view what,
-                 std::string_view more = "") {
+std::string label(double x, double y, std::string_view anchor, int size, std::string_view colour, std::string_view what,
+                  std::string_view more = "") {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\" fill=\"{}\"{}>{}</text>\n", x,
                      y, anchor, size, colour, more, escaped(what));
 }
 
-std::string line(double x1, double y1, double x2, double y2, std::string_view colour, std::string_view more = "") {
+std::string stroke(double x1, double y1, double x2, double y2, std::string_view colour, std::string_view more = "") {
   return fmt::format("<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\"{}/>\n", x1, y1, x2,
                      y2, colour, more);
 }
@@ -67,18 +67,18 @@ class PanelDrawing {
   }
 
   std::string draw(std::string_view unit) const {
-    std::string out = text(x0_, y0_ - 14, "start", 14, kInk, panel_.title, " font-weight=\"bold\"");
+    std::string out = label(x0_, y0_ - 14, "start", 14, kInk, panel_.title, " font-weight=\"bold\"");
     for (double v = 0; v <= top_ + step_ / 2; v += step_) {
-      out += line(x0_, y(v), x0_ + width(), y(v), v == 0 ? kInk : kFaint);
-      out += text(x0_ - 6, y(v) + 4, "end", 11, kInk, fmt::format("{:g}", v));
+      out += stroke(x0_, y(v), x0_ + width(), y(v), v == 0 ? kInk : kFaint);
+      out += label(x0_ - 6, y(v) + 4, "end", 11, kInk, fmt::format("{:g}", v));
     }
-    out += text(x0_ - 44, y0_ + height() / 2, "middle", 11, kInk, unit,
-                fmt::format(" transform=\"rotate(-90 {:.1f} {:.1f})\"", x0_ - 44, y0_ + height() / 2));
+    out += label(x0_ - 44, y0_ + height() / 2, "middle", 11, kInk, unit,
+                 fmt::format(" transform=\"rotate(-90 {:.1f} {:.1f})\"", x0_ - 44, y0_ + height() / 2));
     for (size_t i = 0; i < panel_.x.size(); ++i) {
-      out += text(x(i), y0_ + height() + 17, "middle", 11, kInk, panel_.x[i]);
-      out += text(x(i), y0_ + height() + 32, "middle", 11, kGrey, fmt::format("{:.0f} %", panel_.percent[i]));
+      out += label(x(i), y0_ + height() + 17, "middle", 11, kInk, panel_.x[i]);
+      out += label(x(i), y0_ + height() + 32, "middle", 11, kGrey, fmt::format("{:.0f} %", panel_.percent[i]));
     }
-    out += text(x0_ + width() / 2, y0_ + height() + 51, "middle", 11, kInk, panel_.x_label);
+    out += label(x0_ + width() / 2, y0_ + height() + 51, "middle", 11, kInk, panel_.x_label);
     out += curve(panel_.limit, kGrey, " stroke-dasharray=\"6 4\" class=\"limit\"");
     out += curve(panel_.measured, kBlue, " class=\"measured\"");
     for (size_t i = 0; i < panel_.measured.size(); ++i) out += point(i);
@@ -105,9 +105,9 @@ class PanelDrawing {
     const double value = panel_.measured[i], at = y(value);
     const double beside = at + 24 < y0_ + height() ? at + 17 : at - 9;
     return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n", x(i), at, kBlue) +
-           text(x(i), beside, "middle", 11, kBlue,
-                value < 100 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value),
-                " stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\"");
+           label(x(i), beside, "middle", 11, kBlue,
+                 value < 100 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value),
+                 " stroke=\"white\" stroke-width=\"3\" paint-order=\"stroke\"");
   }
 
   const Panel& panel_;
@@ -125,18 +125,18 @@ std::string svg_plot(const std::string& title, const std::string& subtitle, cons
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "font-family=\"Helvetica, Arial, sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
       width, height);
-  out += text(20, 26, "start", 17, kInk, title, " font-weight=\"bold\"");
-  out += text(20, 45, "start", 12, kGrey, subtitle);
+  out += label(20, 26, "start", 17, kInk, title, " font-weight=\"bold\"");
+  out += label(20, 45, "start", 12, kGrey, subtitle);
   double x = 10;
   for (const Panel& panel : panels) {
     out += PanelDrawing(panel, x, kHeader + kTop / 2).draw(unit);
     x += kPanelWidth;
   }
   const double y = height - 12;
-  out += line(kLeft, y - 4, kLeft + 28, y - 4, kBlue, " stroke-width=\"2\"");
-  out += text(kLeft + 34, y, "start", 12, kInk, "measured");
-  out += line(kLeft + 120, y - 4, kLeft + 148, y - 4, kGrey, " stroke-width=\"2\" stroke-dasharray=\"6 4\"");
-  out += text(kLeft + 154, y, "start", 12, kInk, "the machine's limit, and the percent of it that is reached");
+  out += stroke(kLeft, y - 4, kLeft + 28, y - 4, kBlue, " stroke-width=\"2\"");
+  out += label(kLeft + 34, y, "start", 12, kInk, "measured");
+  out += stroke(kLeft + 120, y - 4, kLeft + 148, y - 4, kGrey, " stroke-width=\"2\" stroke-dasharray=\"6 4\"");
+  out += label(kLeft + 154, y, "start", 12, kInk, "the machine's limit, and the percent of it that is reached");
   return out + "</svg>\n";
 }
 
