@@ -71,9 +71,6 @@ Status CpuEngineImpl::load_model(const weights::GgufFile& file, int64_t memory_a
 
 Status CpuEngineImpl::size_cache(int64_t memory_available) {
   const model::ModelConfig& config = model_->config();
-  if (options_.max_model_len > config.context_length)
-    return Error{Code::kInvalidRequest, fmt::format("max-model-len {} is over the model's context of {} tokens",
-                                                    options_.max_model_len, config.context_length)};
   info_.max_model_len = options_.max_model_len > 0 ? options_.max_model_len : config.context_length;
   const int64_t block_bytes = kv_block_bytes(config, options_.kv_type);
   info_.kv_bytes_per_token = block_bytes / kBlockTokens;

@@ -160,6 +160,9 @@ Result<ModelConfig> read_config(const GgufFile& file, int32_t served_tokens) {
   c.name = name;
   PAGODA_TRY(c.width, keys.integer("embedding_length", 1, kMaxWidth));
   PAGODA_TRY(c.context_length, keys.integer("context_length", 1, kMaxContext));
+  if (served_tokens > c.context_length)
+    return Error{Code::kInvalidRequest, fmt::format("max-model-len {} is over the model's context of {} tokens",
+                                                    served_tokens, c.context_length)};
   PAGODA_TRY(c.layers, read_layers(keys, *family));
   PAGODA_TRY(c.head_dim, read_head_dim(keys, c.width, c.layers[0].heads, c.max_heads()));
   PAGODA_TRY(c.rope_dims, keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim));

@@ -83,7 +83,7 @@ struct ModelConfig {
 ///   served_tokens  longest sequence that will be served (max_model_len); 0 = the file's context_length
 ///
 /// Errors: kUnsupported (architecture, listing the known ones; rope scaling; unequal K and V widths; experts),
-/// kCorruptFile naming the key, its value and the limit.
+/// kCorruptFile naming the key, its value and the limit; kInvalidRequest for served_tokens above context_length.
 Result<ModelConfig> read_config(const weights::GgufFile& file, int32_t served_tokens);
 
 }  // namespace pagoda::model

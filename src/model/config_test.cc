@@ -118,6 +118,16 @@ TEST(ModelConfig, ReadsSizesDefaultsAndArrays) {
   EXPECT_DOUBLE_EQ(c.rope[0].frequencies[0], 0.25);
 }
 
+// Goal: a context that the model was not made for is refused before anything is packed.
+TEST(ModelConfig, RefusesToServeMoreThanTheContext) {
+  const FakeFile file = tiny("llama");
+  EXPECT_TRUE(read_config(file, 128).ok());
+  const Result<ModelConfig> config = read_config(file, 129);
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.error().code, Code::kInvalidRequest);
+  EXPECT_EQ(config.error().message, "max-model-len 129 is over the model's context of 128 tokens");
+}
+
 // Goal: gemma3 alternates five windowed layers with one global, each with its own rope. Method: twelve layers.
 TEST(ModelConfig, Gemma3SeesEverythingInEachSixthLayer) {
   FakeFile file = tiny("gemma3", 12);
