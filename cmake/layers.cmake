@@ -46,8 +46,8 @@ function(pagoda_layer name)
   if(tests)
     add_executable(pagoda_${name}_test ${tests})
     target_link_libraries(pagoda_${name}_test PRIVATE pagoda_${name} GTest::gmock GTest::gtest_main)
-    # Sanitized tests are compiled at -O0, which halves their time to build; what they test keeps its -O1.
-    target_compile_options(pagoda_${name}_test PRIVATE -Wno-conversion $<$<CONFIG:Debug>:-O0>)
+    # Tests are optimised less than what they test: half the time to build, little more to run.
+    target_compile_options(pagoda_${name}_test PRIVATE -Wno-conversion $<IF:$<CONFIG:Debug>,-O0,-O1>)
     target_compile_definitions(pagoda_${name}_test PRIVATE
       PAGODA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PAGODA_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
     add_dependencies(pagoda_tests pagoda_${name}_test)
