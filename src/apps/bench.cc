@@ -1,19 +1,11 @@
 #include "apps/bench.h"
 
-#include <algorithm>
-
 namespace pagoda::apps {
 
 double StealWatch::percent() const {
   const CpuTicks now = cpu_ticks();
   const int64_t total = now.total - begin_.total;
   return total > 0 ? 100.0 * static_cast<double>(now.steal - begin_.steal) / static_cast<double>(total) : 0;
-}
-
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 sizing::ModelCost model_cost(const weights::GgufFile& file, const model::ModelConfig& config) {

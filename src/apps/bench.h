@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/median.h"
 #include "apps/verbs.h"
 #include "core/machine.h"
 #include "kernels/machine_rates.h"
@@ -28,9 +29,6 @@ class StealWatch {
  private:
   CpuTicks begin_;
 };
-
-/// The middle value, of an even number the mean of the middle two. At least one value.
-double median_of(std::vector<double> values);
 
 /// What a step of the model costs: tensors by their size in the file, shapes from the configuration.
 sizing::ModelCost model_cost(const weights::GgufFile& file, const model::ModelConfig& config);

@@ -43,16 +43,12 @@ int run_detokenize(const Arguments& arguments) {
     return kUsage;
   }
   const auto model = open_model(arguments.model);
-  if (!model.ok()) {
-    return fail("detokenize", model.error());
-  }
+  if (!model.ok()) return fail("detokenize", model.error());
   const text::Tokenizer& tokenizer = *model.value().tokenizer;
   if (arguments.lines)
     return run_json_lines([&](const nlohmann::json& line) { return detokenize_line(tokenizer, line); });
   const auto text = detokenize(tokenizer, arguments.ids);
-  if (!text.ok()) {
-    return fail("detokenize", text.error());
-  }
+  if (!text.ok()) return fail("detokenize", text.error());
   fmt::print("{}\n", text.value());
   return kDone;
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "apps/median.h"
 #include "core/check.h"
 #include "core/mapped_file.h"
 
@@ -60,12 +61,6 @@ double mean(const std::vector<double>& v) {
   return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
 }
 
-double median(std::vector<double> v) {
-  std::ranges::sort(v);
-  const size_t half = v.size() / 2;
-  return v.size() % 2 ? v[half] : (v[half - 1] + v[half]) / 2;
-}
-
 }  // namespace
 
 Result<std::vector<GoldenCase>> read_golden(const std::string& path) {
@@ -94,7 +89,7 @@ GoldenResult compare_with_golden(const GoldenCase& golden, const std::vector<eng
     if (scores[t].top[0].id == golden.top_ids[t][0]) ++agreed;
     if (t + 1 < scores.size()) nll.push_back(-static_cast<double>(scores[t].next_logprob));
   }
-  return {mean(kl), median(kl), std::ranges::max(kl), agreed / static_cast<double>(scores.size()), mean(nll)};
+  return {mean(kl), median_of(kl), std::ranges::max(kl), agreed / static_cast<double>(scores.size()), mean(nll)};
 }
 
 }  // namespace pagoda::apps

@@ -12,9 +12,7 @@ namespace {
 
 int run_list(bool json) {
   const auto folder = weights::models_folder();
-  if (!folder.ok()) {
-    return fail("list", folder.error());
-  }
+  if (!folder.ok()) return fail("list", folder.error());
   constexpr double kMega = 1e6;
   nlohmann::ordered_json models = nlohmann::ordered_json::array();
   if (!json) fmt::print("{:<20} {:>9}  {:<5} {}\n", "NAME", "MB", "HERE", "ABOUT");

@@ -14,7 +14,6 @@
 #include "apps/verbs.h"
 #include "core/log.h"
 #include "core/machine.h"
-#include "core/thread_pool.h"
 #include "kernels/machine_rates.h"
 #include "weights/catalogue.h"
 #include "weights/gguf_check.h"
@@ -92,14 +91,13 @@ Status load_chat_template(const ServeFlags& flags, Serving& serving) {
   return ok_status();
 }
 
-void log_machine(const engine::EngineInfo& info, const engine::CpuEngine& engine) {
+void log_machine(const engine::EngineInfo& info, engine::CpuEngine& engine) {
   const Machine machine = inspect_machine();
   log_info("isa: {} on {}", info.isa, machine.cpu_model);
   log_info("threads: {} of {} CPUs", info.threads, machine.affinity_cpus);
   log_info("cgroup quota: {}", machine.cgroup_cpus > 0 ? fmt::format("{:.2f} CPUs", machine.cgroup_cpus) : "none");
   log_info("huge pages: {}", machine.huge_pages);
-  ThreadPool pool(info.threads);
-  log_info("bandwidth: {:.1f} GB/s over {:.0f} MB of weights", kernels::read_gb_s(pool, engine.packed_weights()),
+  log_info("bandwidth: {:.1f} GB/s over {:.0f} MB of weights", kernels::read_gb_s(engine.thread_pool(), engine.packed_weights()),
            static_cast<double>(info.weight_bytes) / 1e6);
   log_info("kv pool: {} blocks of {} tokens, {:.0f} MB; context {} tokens", info.total_blocks, kBlockTokens,
            static_cast<double>(info.kv_bytes_per_token) * kBlockTokens * info.total_blocks / 1e6, info.max_model_len);

@@ -42,9 +42,7 @@ int run_tokenize(const Arguments& arguments) {
     return kUsage;
   }
   const auto model = open_model(arguments.model);
-  if (!model.ok()) {
-    return fail("tokenize", model.error());
-  }
+  if (!model.ok()) return fail("tokenize", model.error());
   const text::Tokenizer& tokenizer = *model.value().tokenizer;
   if (arguments.lines)
     return run_json_lines(
