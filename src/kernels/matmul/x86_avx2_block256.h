@@ -107,7 +107,7 @@ struct Block256 {
     constexpr size_t kQuarter = sizeof(Tile) / 4;  // not the pair: what lies before the first would stay behind
     for (int g = 0; g < G; ++g)
       for (size_t line = 0; line < (kQuarter + 63) / 64; ++line)
-        _mm_prefetch(reinterpret_cast<const char*>(&tile[g][b]) + p * kQuarter + kPrefetchBytes + 64 * line,
+        _mm_prefetch(reinterpret_cast<const char*>(&tile[g][b]) + size_t(p) * kQuarter + kPrefetchBytes + 64 * line,
                      _MM_HINT_T0);
     if constexpr (F::kScales == 1) scales<G, T>(tile, b, p, 0, x.m + k / 32, padded / 32, scale);
     if constexpr (F::kMins == 1) add_mins<G, T>(tile, b, p, 0, x.sums + k / 32, padded / 32, mins);
