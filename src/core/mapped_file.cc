@@ -22,7 +22,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (fd < 0)
     return Error{errno == ENOENT ? Code::kNotFound : Code::kIo,
                  fmt::format("cannot open {}: {}", file_name(path), std::strerror(errno))};
-  struct stat info{};
+  struct stat info {};
   const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
   if (!regular) {
     ::close(fd);

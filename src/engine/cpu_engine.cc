@@ -46,7 +46,6 @@ class CpuEngineImpl final : public CpuEngine {
   std::unique_ptr<model::Model> model_;
   KvStorage kv_;
   model::Workspace workspace_;
-  std::unique_ptr<model::WorkCounters> counters_;
   EngineInfo info_{};
 };
 
@@ -65,7 +64,6 @@ Status CpuEngineImpl::load_model(const weights::GgufFile& file, int64_t memory_a
   PAGODA_TRY(kv_, KvStorage::create(config, options_.kv_type, info_.total_blocks));
   PAGODA_TRY(workspace_,
              model::Workspace::create(config, options_.max_num_batched_tokens, kMaxLogitRows, pool_.threads()));
-  counters_ = std::make_unique<model::WorkCounters>(static_cast<int32_t>(config.layers.size()));
   return ok_status();
 }
 
@@ -98,22 +96,23 @@ Result<StepOutput> CpuEngineImpl::run(const Batch& batch) {
   for (const LogitRow& row : plan.logit_rows) rows.push_back(row.row);
   std::vector<std::optional<Error>> errors(rows.size());
   workspace_.begin_step(plan.rows.rows());
-  counters_->reset();
+  const int32_t loops = model_->loops() + div_ceil(logit_count, kMaxLogitRows) * (model::Model::kLogitLoops + 1);
 
-  pool_.run([&](Worker& worker) {
-    model_->forward(worker, plan.rows, kv_.layers(), workspace_, *counters_);
+  pool_.run_loops(loops, [&](LoopWorker& worker) {
+    model_->forward(worker, plan.rows, kv_.layers(), workspace_);
     for (int32_t first = 0; first < logit_count; first += kMaxLogitRows) {
       const int32_t count = std::min(kMaxLogitRows, logit_count - first);
       model_->logits(worker, std::span(rows).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
                      workspace_);
       const Mat<float> logits = workspace_.logits(count);
-      const Range mine = worker.share(count);
-      for (int32_t r = mine.begin; r < mine.end; ++r) {
-        const LogitRow& row = plan.logit_rows[static_cast<size_t>(first + r)];
-        errors[static_cast<size_t>(first + r)] =
-            finish_row(batch, row, {logits.row(r), static_cast<size_t>(logits.cols)},
-                       scratch_[static_cast<size_t>(worker.index())], out.chunks[static_cast<size_t>(row.chunk)]);
-      }
+      worker.each(count, {.least = 1, .most = 1}, [&](Range mine) {
+        for (int32_t r = mine.begin; r < mine.end; ++r) {
+          const LogitRow& row = plan.logit_rows[static_cast<size_t>(first + r)];
+          errors[static_cast<size_t>(first + r)] =
+              finish_row(batch, row, {logits.row(r), static_cast<size_t>(logits.cols)},
+                         scratch_[static_cast<size_t>(worker.index())], out.chunks[static_cast<size_t>(row.chunk)]);
+        }
+      });
     }
   });
 

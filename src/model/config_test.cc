@@ -479,21 +479,16 @@ TEST(ModelWeights, RefusesMissingMisshapenAndUnknownTensors) {
   EXPECT_THAT(weights_error(tiny("gemma3")).message, testing::HasSubstr("attn_q_norm.weight is missing"));
 }
 
-// Goal: the threads' shares of q, k and v cover every row once and cut between heads, for any thread count and odd
-// shapes.
-TEST(QkvShare, CoversEveryRowOnceInWholeHeads) {
-  for (const int32_t threads : {1, 2, 3, 7}) {
+// Goal: pieces of q, k and v cover every row once and cut between heads, wherever they are cut and for odd shapes.
+TEST(QkvPart, CoversEveryRowOnceInWholeHeads) {
+  for (const int32_t piece : {1, 2, 3, 100}) {
     for (const auto& [heads, kv_heads, head_dim] : {std::tuple{9, 3, 64}, {4, 1, 256}, {5, 5, 80}, {3, 1, 8}}) {
       const LayerConfig layer{heads, kv_heads, 64, 0, 0};
-      std::vector<QkvShare> shares(static_cast<size_t>(threads));
-      ThreadPool pool(threads);
-      pool.run([&](Worker& worker) {
-        shares[static_cast<size_t>(worker.index())] = qkv_share(worker, layer, head_dim, 32);
-      });
-      const auto covers = [&](Range QkvShare::*part, int32_t rows) {
+      const int32_t units = qkv_units(layer, head_dim, 32);
+      const auto covers = [&](Range QkvPart::*part, int32_t rows) {
         int32_t next = 0;
-        for (const QkvShare& share : shares) {
-          const Range r = share.*part;
+        for (int32_t begin = 0; begin < units; begin += piece) {
+          const Range r = qkv_part({begin, std::min(units, begin + piece)}, layer, head_dim, 32).*part;
           if (r.empty()) continue;
           EXPECT_EQ(r.begin, next);
           EXPECT_EQ(r.begin % head_dim, 0);
@@ -502,9 +497,9 @@ TEST(QkvShare, CoversEveryRowOnceInWholeHeads) {
         }
         EXPECT_EQ(next, rows);
       };
-      covers(&QkvShare::q, heads * head_dim);
-      covers(&QkvShare::k, kv_heads * head_dim);
-      covers(&QkvShare::v, kv_heads * head_dim);
+      covers(&QkvPart::q, heads * head_dim);
+      covers(&QkvPart::k, kv_heads * head_dim);
+      covers(&QkvPart::v, kv_heads * head_dim);
     }
   }
 }

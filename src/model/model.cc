@@ -12,45 +12,52 @@ Result<std::unique_ptr<Model>> Model::load(const weights::GgufFile& file, int32_
   return std::unique_ptr<Model>(new Model(std::move(config), std::move(weights), ops));
 }
 
-void Model::forward(Worker& worker, const StepRows& step, std::span<const kernels::KvLayer> kv, Workspace& workspace,
-                    WorkCounters& counters) const {
-  Lane& lane = workspace.lane(worker);
-  const Range mine = lane.rows_of(worker);
-  for (int32_t t = mine.begin; t < mine.end; ++t) {
-    const size_t i = static_cast<size_t>(t);
-    weights_.embed(ops_, step.tokens[i], lane.x.row(t));
-    if (config_.embedding_scale != 1.f) ops_.scale(lane.x.row(t), config_.embedding_scale, config_.width);
-    for (size_t r = 0; r < config_.rope.size(); ++r)
-      kernels::rope_angles(config_.rope[r].frequencies, step.positions[i], config_.rope[r].magnitude,
-                           lane.cos_sin[r] + int64_t{t} * config_.rope_dims);
-  }
-  for (size_t l = 0; l < config_.layers.size(); ++l) {
-    const int32_t index = static_cast<int32_t>(l);
-    run_layer({config_, config_.layers[l], weights_.layer(index), ops_, kv[l], step, workspace, counters, index},
-              worker);
-  }
-  lane.join(worker);
+int32_t Model::loops() const {
+  return static_cast<int32_t>(config_.layers.size()) * kLayerLoops + 2;  // the embedding, the last residual
 }
 
-void Model::logits(Worker& worker, std::span<const int32_t> rows, Workspace& workspace) const {
-  const Lane& lane = workspace.lane(worker);
+void Model::forward(LoopWorker& worker, const StepRows& step, std::span<const kernels::KvLayer> kv,
+                    Workspace& workspace) const {
+  worker.each(step.rows(), [&](Range rows) {
+    for (int32_t t = rows.begin; t < rows.end; ++t) {
+      const size_t i = static_cast<size_t>(t);
+      weights_.embed(ops_, step.tokens[i], workspace.x().row(t));
+      if (config_.embedding_scale != 1.f) ops_.scale(workspace.x().row(t), config_.embedding_scale, config_.width);
+      for (size_t r = 0; r < config_.rope.size(); ++r)
+        kernels::rope_angles(config_.rope[r].frequencies, step.positions[i], config_.rope[r].magnitude,
+                             workspace.cos_sin(static_cast<int32_t>(r)).row(t));
+    }
+  });
+  const auto run_of = [&](int32_t l) {
+    const size_t i = static_cast<size_t>(l);
+    const LayerWeights* before = l > 0 ? &weights_.layer(l - 1) : nullptr;
+    return LayerRun{config_, config_.layers[i], weights_.layer(l), before, ops_, kv[i], step, workspace};
+  };
+  const int32_t layers = static_cast<int32_t>(config_.layers.size());
+  for (int32_t l = 0; l < layers; ++l) run_layer(run_of(l), worker);
+  add_ffn(run_of(layers - 1), worker);
+}
+
+void Model::logits(LoopWorker& worker, std::span<const int32_t> rows, Workspace& workspace) const {
   const int32_t count = static_cast<int32_t>(rows.size());
   const Mat<float> normed = workspace.logit_rows(count), out = workspace.logits(count);
-  const Range mine = worker.share(count);
-  for (int32_t r = mine.begin; r < mine.end; ++r)
-    ops_.rms_norm({lane.x.row(rows[static_cast<size_t>(r)]), 1, config_.width, config_.width}, weights_.output_norm(),
-                  config_.norm_eps, {normed.row(r), 1, config_.width, config_.width});
   const Linear& head = weights_.head();
-  const ActViews h = make_activations(ops_, {normed.data, normed.rows, normed.cols, normed.row_stride}, mine,
-                                      workspace.logit_block32(), workspace.logit_block256(), {&head});
-  worker.barrier();
-  const Range vocab = worker.share(config_.vocab, ops_.matmul.row_grain);
-  project(ops_, head, h, vocab, out);
-  if (config_.logit_scale != 1.f && !vocab.empty())
-    for (int32_t r = 0; r < count; ++r) ops_.scale(out.row(r) + vocab.begin, config_.logit_scale, vocab.size());
-  if (config_.final_softcap > 0 && !vocab.empty())
-    for (int32_t r = 0; r < count; ++r) ops_.softcap(out.row(r) + vocab.begin, config_.final_softcap, vocab.size());
-  worker.barrier();
+  const Activations h({normed.data, normed.rows, normed.cols, normed.row_stride}, workspace.logit_block32(),
+                      workspace.logit_block256(), {&head});
+  worker.each(count, [&](Range mine) {
+    for (int32_t r = mine.begin; r < mine.end; ++r) {
+      ops_.rms_norm({workspace.x().row(rows[static_cast<size_t>(r)]), 1, config_.width, config_.width},
+                    weights_.output_norm(), config_.norm_eps, {normed.row(r), 1, config_.width, config_.width});
+      h.quantize(ops_, {r, r + 1});
+    }
+  });
+  project_all(ops_, head, h, out, worker, [&](Range vocab) {
+    for (int32_t r = 0; r < count; ++r) {
+      float* logits = out.row(r) + vocab.begin;
+      if (config_.logit_scale != 1.f) ops_.scale(logits, config_.logit_scale, vocab.size());
+      if (config_.final_softcap > 0) ops_.softcap(logits, config_.final_softcap, vocab.size());
+    }
+  });
 }
 
 }  // namespace pagoda::model

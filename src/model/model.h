@@ -26,14 +26,19 @@ class Model {
   const Weights& weights() const { return weights_; }
   const kernels::Ops& ops() const { return ops_; }
 
-  /// The residual stream of every row after the last layer, in the workspace's lane. All threads call it.
+  /// Calls of LoopWorker::each() in forward().
+  int32_t loops() const;
+
+  /// The residual stream of every row after the last layer, in the workspace. All threads call it.
   ///   kv  [L] the cache; the rows' K and V are written to it
-  void forward(Worker& worker, const StepRows& step, std::span<const kernels::KvLayer> kv, Workspace& workspace,
-               WorkCounters& counters) const;
+  void forward(LoopWorker& worker, const StepRows& step, std::span<const kernels::KvLayer> kv,
+               Workspace& workspace) const;
+
+  static constexpr int32_t kLogitLoops = 2;  // calls of each() in logits()
 
   /// Logits [R, V] of some rows of the step (1 <= R <= max_logit_rows) into workspace.logits(R). All threads call it
   /// after forward(); the logits are complete when it returns.
-  void logits(Worker& worker, std::span<const int32_t> rows, Workspace& workspace) const;
+  void logits(LoopWorker& worker, std::span<const int32_t> rows, Workspace& workspace) const;
 
  private:
   Model(ModelConfig config, Weights weights, const kernels::Ops& ops)

@@ -1,7 +1,5 @@
 #pragma once
-#include <atomic>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "core/ids.h"
@@ -28,21 +26,6 @@ struct StepRows {
   std::vector<RowTile> tiles;      // all rows, those with the longest context first
 
   int32_t rows() const { return static_cast<int32_t>(tokens.size()); }
-};
-
-/// Hands out attention work within a step: one counter a layer, so that none has to be reset between barriers.
-class WorkCounters {
- public:
-  explicit WorkCounters(int32_t layers)
-      : next_(new std::atomic<int32_t>[static_cast<size_t>(layers)]), layers_(layers) {}
-  void reset() {
-    for (int32_t l = 0; l < layers_; ++l) next_[static_cast<size_t>(l)].store(0, std::memory_order_relaxed);
-  }
-  int32_t take(int32_t layer) { return next_[static_cast<size_t>(layer)].fetch_add(1, std::memory_order_relaxed); }
-
- private:
-  std::unique_ptr<std::atomic<int32_t>[]> next_;
-  int32_t layers_;
 };
 
 }  // namespace pagoda::model

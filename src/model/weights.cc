@@ -38,13 +38,17 @@ Range intersect(Range mine, int32_t first, int32_t n, int32_t unit_rows, int32_t
 
 }  // namespace
 
-QkvShare qkv_share(const Worker& worker, const LayerConfig& layer, int32_t head_dim, int32_t row_grain) {
+int32_t qkv_units(const LayerConfig& layer, int32_t head_dim, int32_t row_grain) {
+  const int32_t unit = std::lcm(head_dim, row_grain);
+  return div_ceil(layer.heads * head_dim, unit) + 2 * div_ceil(layer.kv_heads * head_dim, unit);
+}
+
+QkvPart qkv_part(Range units, const LayerConfig& layer, int32_t head_dim, int32_t row_grain) {
   const int32_t unit = std::lcm(head_dim, row_grain);
   const int32_t q_rows = layer.heads * head_dim, kv_rows = layer.kv_heads * head_dim;
   const int32_t nq = div_ceil(q_rows, unit), nk = div_ceil(kv_rows, unit);
-  const Range mine = worker.share(nq + 2 * nk);
-  return {intersect(mine, 0, nq, unit, q_rows), intersect(mine, nq, nk, unit, kv_rows),
-          intersect(mine, nq + nk, nk, unit, kv_rows)};
+  return {intersect(units, 0, nq, unit, q_rows), intersect(units, nq, nk, unit, kv_rows),
+          intersect(units, nq + nk, nk, unit, kv_rows)};
 }
 
 /// Builds Weights: first all names, types and shapes, then one buffer, then the packing, layer by layer.
@@ -210,7 +214,9 @@ class WeightLoader {
   /// The layer's seven matrices in the order find_layer added them: q, k, v, output, gate, up, down.
   void pack_layer(const Worker& worker, size_t l, size_t first) const {
     const int32_t grain = ops_.matmul.row_grain;
-    const QkvShare qkv = qkv_share(worker, config_.layers[l], config_.head_dim, grain);
+    const LayerConfig& shape = config_.layers[l];
+    const Range units = worker.share(qkv_units(shape, config_.head_dim, grain));
+    const QkvPart qkv = qkv_part(units, shape, config_.head_dim, grain);
     pack_rows(first, qkv.q);
     pack_rows(first + 1, qkv.k);
     pack_rows(first + 2, qkv.v);

@@ -35,18 +35,20 @@ struct LayerWeights {
   const float* post_ffn_norm = nullptr;  // [D]
 };
 
-/// Rows of wq, wk and wv that one thread computes: whole heads, so that it can norm and rotate what it made.
-struct QkvShare {
+/// Rows of wq, wk and wv that one thread computes at once: whole heads, so that it can norm and rotate what it made.
+struct QkvPart {
   Range q, k, v;
 };
-QkvShare qkv_share(const Worker& worker, const LayerConfig& layer, int32_t head_dim, int32_t row_grain);
+/// A unit is a head (or as many as row_grain asks for) of the query, then key, then value heads.
+int32_t qkv_units(const LayerConfig& layer, int32_t head_dim, int32_t row_grain);
+QkvPart qkv_part(Range units, const LayerConfig& layer, int32_t head_dim, int32_t row_grain);
 
-/// All weights of a model in the layout of `ops`, in huge pages that the threads which read them filled.
+/// All weights of a model in the layout of `ops`, in huge pages that all threads filled.
 class Weights {
  public:
-  /// Checks every tensor's presence, type and shape (errors name it, expected and actual), then packs in parallel. Each
-  /// thread packs the rows it will read. The file must outlive the weights: rows of an untied embedding are read from
-  /// it. Errors: kCorruptFile, kUnsupported (type without weights, tensors this architecture has no use for), kIo.
+  /// Checks every tensor's presence, type and shape (errors name it, expected and actual), then packs in parallel. The
+  /// file must outlive the weights: rows of an untied embedding are read from it. Errors: kCorruptFile, kUnsupported
+  /// (type without weights, tensors this architecture has no use for), kIo.
   static Result<Weights> load(const weights::GgufFile& file, const ModelConfig& config, const kernels::Ops& ops,
                               ThreadPool& pool, const std::function<void(double)>& progress);
 

@@ -16,18 +16,12 @@ void Workspace::lay_out(const ModelConfig& c, int32_t threads, Take&& take) {
   const auto floats = [&](int64_t rows, int64_t cols) {
     return reinterpret_cast<float*>(take(rows * cols * static_cast<int64_t>(sizeof(float))));
   };
-  lanes_.resize(static_cast<size_t>(threads) + 1);
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    Lane& lane = lanes_[i];
-    const int32_t rows = i == 0 ? max_rows_ : 1;
-    lane.shared = i == 0;
-    lane.x = {floats(rows, c.width), rows, c.width, c.width};
-    lane.normed = {floats(rows, c.width), rows, c.width, c.width};
-    lane.block32 = take(kernels::act_bytes(ActFormat::kInt8Block32, rows, widest));
-    lane.block256 = take(kernels::act_bytes(ActFormat::kInt8Block256, rows, widest));
-    lane.cos_sin.clear();
-    for (size_t r = 0; r < c.rope.size(); ++r) lane.cos_sin.push_back(floats(rows, c.rope_dims));
-  }
+  x_ = floats(max_rows_, c.width);
+  normed_ = floats(max_rows_, c.width);
+  block32_ = take(kernels::act_bytes(ActFormat::kInt8Block32, max_rows_, widest));
+  block256_ = take(kernels::act_bytes(ActFormat::kInt8Block256, max_rows_, widest));
+  cos_sin_.clear();
+  for (size_t r = 0; r < c.rope.size(); ++r) cos_sin_.push_back(floats(max_rows_, c.rope_dims));
   q_ = floats(max_rows_, q_cols);
   k_ = floats(max_rows_, kv_cols);
   v_ = floats(max_rows_, kv_cols);
@@ -51,6 +45,7 @@ Result<Workspace> Workspace::create(const ModelConfig& config, int32_t max_rows,
   ws.max_logit_rows_ = max_logit_rows;
   ws.width_ = config.width;
   ws.vocab_ = config.vocab;
+  ws.rope_dims_ = config.rope_dims;
   int64_t total = 0;
   ws.lay_out(config, threads, [&](int64_t bytes) {
     total += round_up(bytes, kAlign);
@@ -69,8 +64,6 @@ Result<Workspace> Workspace::create(const ModelConfig& config, int32_t max_rows,
 void Workspace::begin_step(int32_t rows) {
   PAGODA_CHECK(rows >= 1 && rows <= max_rows_);
   rows_ = rows;
-  lanes_[0].x.rows = rows;
-  lanes_[0].normed.rows = rows;
 }
 
 }  // namespace pagoda::model

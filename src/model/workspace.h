@@ -10,36 +10,22 @@
 
 namespace pagoda::model {
 
-/// Where per-row work (norms, quantization, residual) happens. A step of one row gives each thread a lane of its own:
-/// all do the same small work redundantly, which is cheaper than a barrier. Larger steps share one lane and split its
-/// rows.
-struct Lane {
-  Mat<float> x;                 // [T, D] residual
-  Mat<float> normed;            // [T, D]
-  std::byte* block32;           // int8 activations, kInt8Block32
-  std::byte* block256;          // int8 activations, kInt8Block256
-  std::vector<float*> cos_sin;  // for each of ModelConfig::rope: [T, rope_dims/2, 2]
-  bool shared;
-
-  /// The rows this thread works on in the lane.
-  Range rows_of(const Worker& worker) const { return shared ? worker.share(x.rows) : Range{0, x.rows}; }
-  /// Others may read this thread's rows of the lane from here on.
-  void join(Worker& worker) const {
-    if (shared) worker.barrier();
-  }
-};
-
 /// Scratch of a step, allocated once for the largest; nothing in it survives a step.
 class Workspace {
  public:
   /// max_rows T, max_logit_rows R >= 1. Error kIo when the address space is refused.
   static Result<Workspace> create(const ModelConfig& config, int32_t max_rows, int32_t max_logit_rows, int32_t threads);
 
-  /// Lays lanes and views out for a step of T rows.
+  /// Lays views out for a step of T rows.
   void begin_step(int32_t rows);
-  Lane& lane(const Worker& worker) { return lanes_[rows_ == 1 ? static_cast<size_t>(worker.index()) + 1 : 0]; }
+  int32_t rows() const { return rows_; }
 
-  /// A [T, cols] view of one of the buffers that all threads share.
+  // [T, cols] views.
+  Mat<float> x() const { return view(x_, width_); }  // residual
+  Mat<float> normed() const { return view(normed_, width_); }
+  std::byte* block32() const { return block32_; }    // int8 activations, kInt8Block32, of the widest matrix
+  std::byte* block256() const { return block256_; }  // the same, kInt8Block256
+  Mat<float> cos_sin(int32_t rope) const { return view(cos_sin_[static_cast<size_t>(rope)], rope_dims_); }
   Mat<float> q(int32_t cols) const { return view(q_, cols); }
   Mat<float> k(int32_t cols) const { return view(k_, cols); }
   Mat<float> v(int32_t cols) const { return view(v_, cols); }
@@ -51,7 +37,7 @@ class Workspace {
   Mat<float> logit_rows(int32_t rows) const { return {logit_rows_, rows, width_, width_}; }  // normed x of those rows
   std::byte* logit_block32() const { return logit_block32_; }
   std::byte* logit_block256() const { return logit_block256_; }
-  std::byte* attention_scratch(const Worker& worker) const {
+  std::byte* attention_scratch(const LoopWorker& worker) const {
     return attention_scratch_[static_cast<size_t>(worker.index())];
   }
   int32_t max_rows() const { return max_rows_; }
@@ -64,7 +50,10 @@ class Workspace {
   void lay_out(const ModelConfig& config, int32_t threads, Take&& take);
 
   HugeBuffer buffer_;
-  std::vector<Lane> lanes_;  // the shared one, then one row a thread
+  float *x_ = nullptr, *normed_ = nullptr;
+  std::byte *block32_ = nullptr, *block256_ = nullptr;
+  std::vector<float*> cos_sin_;  // for each of ModelConfig::rope: [T, rope_dims/2, 2]
+  int32_t rope_dims_ = 0;
   std::vector<std::byte*> attention_scratch_;
   float *q_ = nullptr, *k_ = nullptr, *v_ = nullptr, *attn_out_ = nullptr, *gate_ = nullptr, *up_ = nullptr,
         *delta_ = nullptr;

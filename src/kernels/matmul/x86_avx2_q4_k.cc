@@ -8,7 +8,7 @@ namespace {
 constexpr int kPrefetchBytes = 512;
 
 struct Q4K {
-  static constexpr int32_t kChunk = 4;  // 64 rows x 1024: 75 KB, in L2
+  static constexpr int32_t kChunk = 12;  // 64 rows x 1024: 75 KB, in L2
   static constexpr int32_t kDirectTokens = 4;
   static constexpr int32_t kBatchGroups = 2;
   static constexpr int32_t kPanelTokens = 12;
