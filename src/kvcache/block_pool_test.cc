@@ -71,6 +71,29 @@ TEST(BlockPool, AgreesWithAPlainModel) {
   }
 }
 
+// Goal: a kept block is nobody's and not free, until somebody shares or releases it; the three states add up.
+TEST(BlockPool, KeepsABlockThatNobodyHolds) {
+  BlockPool pool(3);
+  const BlockId block = pool.take();
+  pool.share(block);
+  pool.give_back(block);
+  pool.keep(block);
+  EXPECT_EQ(pool.references(block), 0);
+  EXPECT_EQ(pool.references_total(), 0);
+  EXPECT_EQ(pool.free_blocks(), 2);
+  EXPECT_EQ(pool.held_blocks(), 0);
+  EXPECT_EQ(pool.kept_blocks(), 1);
+  EXPECT_NE(pool.take(), block);
+  pool.share(block);
+  EXPECT_EQ(pool.references(block), 1);
+  EXPECT_EQ(pool.held_blocks(), 2);
+  EXPECT_EQ(pool.kept_blocks(), 0);
+  pool.keep(block);
+  pool.release(block);
+  EXPECT_EQ(pool.take(), block);
+  EXPECT_EQ(pool.references_total(), 2);
+}
+
 // Goal: giving back what nobody holds is a bug of ours and stops at once.
 TEST(BlockPoolDeathTest, RefusesADoubleReturn) {
   BlockPool pool(1);
@@ -79,6 +102,8 @@ TEST(BlockPoolDeathTest, RefusesADoubleReturn) {
   EXPECT_DEATH(pool.give_back(block), "broken promise");
   EXPECT_DEATH(pool.share(block), "broken promise");
   EXPECT_DEATH(pool.give_back(BlockId{7}), "broken promise");
+  EXPECT_DEATH(pool.keep(block), "broken promise");
+  EXPECT_DEATH(pool.release(block), "broken promise");
 }
 
 }  // namespace

@@ -1,0 +1,276 @@
+#include "kvcache/prefix_cache.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/check.h"
+
+namespace pagoda::kvcache {
+namespace {
+
+int32_t index_of(BlockId block) { return static_cast<int32_t>(block); }
+BlockId block_of(int32_t index) { return BlockId{static_cast<uint32_t>(index)}; }
+
+/// How a node names what it hangs on: a block, or the complement of a space.
+int32_t parent_code(SpaceId space, std::optional<BlockId> parent) {
+  return parent ? index_of(*parent) : ~static_cast<int32_t>(space);
+}
+
+int32_t equal_tokens(std::span<const TokenId> a, std::span<const TokenId> b) {
+  const size_t most = std::min(a.size(), b.size());
+  size_t n = 0;
+  while (n < most && a[n] == b[n]) ++n;
+  return static_cast<int32_t>(n);
+}
+
+/// David Stafford's variant 13 of the MurmurHash3 finalizer: full avalanche of 64 bits.
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+PrefixCache::PrefixCache(int32_t total_blocks, uint64_t hash_seed, uint64_t hash_mask)
+    : pool_(total_blocks), hash_seed_(hash_seed), hash_mask_(hash_mask) {
+  nodes_.resize(static_cast<size_t>(total_blocks));
+  buckets_.assign(std::bit_ceil(static_cast<size_t>(std::max(1, total_blocks))), -1);
+}
+
+// --- blocks
+// -----------------------------------------------------------------------------------------------------------
+
+BlockId PrefixCache::take() {
+  if (pool_.free_blocks() == 0) evict_oldest();
+  return pool_.take();
+}
+
+void PrefixCache::share(BlockId block) {
+  if (pool_.references(block) == 0 && contains(block)) unlist(index_of(block));
+  pool_.share(block);
+}
+
+void PrefixCache::give_back(BlockId block) {
+  if (pool_.references(block) != 1 || !contains(block)) return pool_.give_back(block);
+  pool_.keep(block);
+  enlist(index_of(block));
+}
+
+void PrefixCache::enlist(int32_t index) {
+  at(index).older = youngest_;
+  at(index).younger = -1;
+  (youngest_ < 0 ? oldest_ : at(youngest_).younger) = index;
+  youngest_ = index;
+}
+
+void PrefixCache::unlist(int32_t index) {
+  const Node& n = at(index);
+  (n.older < 0 ? oldest_ : at(n.older).younger) = n.younger;
+  (n.younger < 0 ? youngest_ : at(n.younger).older) = n.older;
+}
+
+void PrefixCache::evict_oldest() {
+  const int32_t index = oldest_;
+  PAGODA_CHECK(index >= 0 && at(index).first_child < 0);
+  unlist(index);
+  detach(index);
+  pool_.release(block_of(index));
+  ++evictions_;
+}
+
+// --- spaces
+// -----------------------------------------------------------------------------------------------------------
+
+SpaceId PrefixCache::open_space(const std::string& adapter, const std::string& salt) {
+  const auto [name, fresh] = space_names_.try_emplace({adapter, salt}, -1);
+  if (fresh) {
+    if (spaces_unused_.empty()) {
+      // Closing a space must not need memory.
+      if (spaces_unused_.capacity() <= spaces_.size()) spaces_unused_.reserve(2 * spaces_.size() + 16);
+      spaces_unused_.push_back(static_cast<int32_t>(spaces_.size()));
+      spaces_.emplace_back();
+    }
+    name->second = spaces_unused_.back();
+    spaces_unused_.pop_back();
+    space_at(name->second) = {.name = name};
+  }
+  ++space_at(name->second).users;
+  return SpaceId{name->second};
+}
+
+void PrefixCache::close_space(SpaceId space) {
+  Space& s = space_at(static_cast<int32_t>(space));
+  PAGODA_CHECK(s.users > 0);
+  --s.users;
+  close_if_empty(static_cast<int32_t>(space));
+}
+
+void PrefixCache::close_if_empty(int32_t space) {
+  Space& s = space_at(space);
+  if (s.users > 0 || s.first_child >= 0) return;
+  space_names_.erase(s.name);
+  spaces_unused_.push_back(space);
+}
+
+// --- the tree
+// ---------------------------------------------------------------------------------------------------------
+
+uint64_t PrefixCache::hash_of(int32_t parent, std::span<const TokenId> tokens) const {
+  uint64_t hash = mix(hash_seed_ ^ static_cast<uint32_t>(parent));
+  for (size_t i = 0; i + 1 < tokens.size(); i += 2) {
+    const uint64_t two = uint64_t{static_cast<uint32_t>(tokens[i])} << 32 | static_cast<uint32_t>(tokens[i + 1]);
+    hash = mix(hash ^ two) + hash_seed_;
+  }
+  return hash & hash_mask_;
+}
+
+int32_t PrefixCache::look_up(int32_t parent, std::span<const TokenId> tokens, uint64_t hash) const {
+  int32_t index = buckets_[hash & (buckets_.size() - 1)];
+  for (; index >= 0; index = at(index).next_in_bucket) {
+    const Node& n = at(index);
+    if (n.hash == hash && n.parent == parent && std::equal(tokens.begin(), tokens.end(), n.tokens.begin())) break;
+  }
+  return index;
+}
+
+int32_t PrefixCache::first_child_of(int32_t parent) const {
+  return parent >= 0 ? at(parent).first_child : spaces_[static_cast<size_t>(~parent)].first_child;
+}
+
+std::pair<int32_t, int32_t> PrefixCache::nearest_child(int32_t parent, std::span<const TokenId> tokens) const {
+  std::pair<int32_t, int32_t> best{-1, 0};
+  if (tokens.empty()) return best;
+  int32_t child = first_child_of(parent);
+  for (int32_t seen = 0; child >= 0 && seen < kTailsScanned; ++seen, child = at(child).next_sibling) {
+    const Node& n = at(child);
+    const int32_t equal = equal_tokens(tokens, std::span(n.tokens).first(static_cast<size_t>(n.filled)));
+    if (equal > best.second) best = {child, equal};
+  }
+  return best;
+}
+
+PrefixMatch PrefixCache::find(SpaceId space, std::span<const TokenId> tokens) const {
+  PrefixMatch match;
+  int32_t parent = parent_code(space, std::nullopt);
+  while (tokens.size() >= kBlockTokens) {
+    const auto next = tokens.first(kBlockTokens);
+    const int32_t child = look_up(parent, next, hash_of(parent, next));
+    if (child < 0) break;
+    match.blocks.push_back(block_of(child));
+    parent = child;
+    tokens = tokens.subspan(kBlockTokens);
+  }
+  const auto [tail, equal] = nearest_child(parent, tokens);
+  match.tail_tokens = equal;
+  if (equal > 0) match.tail = block_of(tail);
+  return match;
+}
+
+std::optional<BlockId> PrefixCache::find_child(SpaceId space, std::optional<BlockId> parent,
+                                               std::span<const TokenId> tokens) const {
+  PAGODA_CHECK(tokens.size() == kBlockTokens);
+  const int32_t code = parent_code(space, parent);
+  const int32_t child = look_up(code, tokens, hash_of(code, tokens));
+  if (child < 0) return std::nullopt;
+  return block_of(child);
+}
+
+void PrefixCache::attach(int32_t index, int32_t parent, std::span<const TokenId> tokens) {
+  Node& n = at(index);
+  n.filled = static_cast<int32_t>(tokens.size());
+  n.parent = parent;
+  std::copy(tokens.begin(), tokens.end(), n.tokens.begin());
+  int32_t& first = parent >= 0 ? at(parent).first_child : space_at(~parent).first_child;
+  n.previous_sibling = -1;
+  n.next_sibling = first;
+  if (first >= 0) at(first).previous_sibling = index;
+  first = index;
+  if (n.filled < kBlockTokens) return;  // only full blocks are found by hash
+  n.hash = hash_of(parent, tokens);
+  n.next_in_bucket = std::exchange(bucket(n.hash), index);
+}
+
+void PrefixCache::detach(int32_t index) {
+  Node& n = at(index);
+  if (n.filled == kBlockTokens) {
+    int32_t* link = &bucket(n.hash);
+    while (*link != index) link = &at(*link).next_in_bucket;
+    *link = n.next_in_bucket;
+  }
+  if (n.next_sibling >= 0) at(n.next_sibling).previous_sibling = n.previous_sibling;
+  if (n.previous_sibling >= 0) {
+    at(n.previous_sibling).next_sibling = n.next_sibling;
+  } else {
+    (n.parent >= 0 ? at(n.parent).first_child : space_at(~n.parent).first_child) = n.next_sibling;
+  }
+  n.filled = 0;
+  if (n.parent < 0) close_if_empty(~n.parent);
+}
+
+BlockId PrefixCache::insert(SpaceId space, std::optional<BlockId> parent, std::span<const TokenId> tokens,
+                            BlockId block) {
+  PAGODA_CHECK(tokens.size() == kBlockTokens && !contains(block) && references(block) > 0);
+  PAGODA_CHECK(!parent || node(*parent).filled == kBlockTokens);
+  if (const std::optional<BlockId> there = find_child(space, parent, tokens)) return *there;
+  attach(index_of(block), parent_code(space, parent), tokens);
+  return block;
+}
+
+void PrefixCache::insert_tail(SpaceId space, std::optional<BlockId> parent, std::span<const TokenId> tokens,
+                              BlockId block) {
+  PAGODA_CHECK(!tokens.empty() && tokens.size() < kBlockTokens && !contains(block) && references(block) > 0);
+  PAGODA_CHECK(!parent || node(*parent).filled == kBlockTokens);
+  const int32_t code = parent_code(space, parent);
+  if (nearest_child(code, tokens).second == static_cast<int32_t>(tokens.size())) return;
+  attach(index_of(block), code, tokens);
+}
+
+void PrefixCache::reset() {
+  while (oldest_ >= 0) {
+    evict_oldest();
+    --evictions_;  // dropped on request, not for want of blocks
+  }
+  // What is left is held. Children leave before their parents: a node goes once it has no child.
+  for (int32_t start = 0; start < total_blocks(); ++start) {
+    int32_t index = start;
+    while (index >= 0 && at(index).filled > 0 && at(index).first_child < 0) {
+      const int32_t parent = at(index).parent;
+      detach(index);
+      index = parent;
+    }
+  }
+  ++epoch_;
+}
+
+void PrefixCache::check() const {
+  PAGODA_CHECK(free_blocks() + held_blocks() + cached_blocks() == total_blocks());
+  int32_t listed = 0;
+  for (int32_t i = oldest_, older = -1; i >= 0; older = i, i = at(i).younger, ++listed) {
+    PAGODA_CHECK(at(i).older == older && at(i).filled > 0 && references(block_of(i)) == 0);
+  }
+  PAGODA_CHECK(listed == cached_blocks());
+  int32_t nodes = 0, full = 0, linked = 0, hashed = 0;
+  const auto count_children = [&](int32_t code) {
+    int32_t previous = -1;
+    for (int32_t c = first_child_of(code); c >= 0; previous = c, c = at(c).next_sibling, ++linked)
+      PAGODA_CHECK(at(c).parent == code && at(c).previous_sibling == previous && at(c).filled > 0);
+  };
+  for (int32_t i = 0; i < total_blocks(); ++i) {
+    const Node& n = at(i);
+    if (n.filled == 0) continue;
+    ++nodes;
+    full += n.filled == kBlockTokens;
+    PAGODA_CHECK(n.filled == kBlockTokens || n.first_child < 0);
+    // Who holds a node holds its parent.
+    PAGODA_CHECK(references(block_of(i)) == 0 || n.parent < 0 || references(block_of(n.parent)) > 0);
+    count_children(i);
+  }
+  for (const auto& [name, space] : space_names_) count_children(~space);
+  for (int32_t first : buckets_)
+    for (int32_t i = first; i >= 0; i = at(i).next_in_bucket) ++hashed;
+  PAGODA_CHECK(linked == nodes && hashed == full);
+  PAGODA_CHECK(space_names_.size() + spaces_unused_.size() == spaces_.size());
+}
+
+}  // namespace pagoda::kvcache
