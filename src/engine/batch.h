@@ -29,8 +29,17 @@ struct SequenceChunk {
   const ScoreRequest* score = nullptr;  // null unless prompt logprobs are wanted
 };
 
+/// All layers' K and V of one block, whole.
+struct BlockCopy {
+  BlockId from;
+  BlockId to;
+};
+
 /// All rows of one step, over all sequences. One pass over the weights serves them all.
+///
+/// Several sequences may read one block; a block that a row writes to is in no other chunk's table.
 struct Batch {
+  std::vector<BlockCopy> copies{};  // done before any row; no `to` occurs twice or as a `from`
   std::vector<SequenceChunk> chunks;
 };
 

@@ -96,9 +96,15 @@ Result<StepOutput> CpuEngineImpl::run(const Batch& batch) {
   for (const LogitRow& row : plan.logit_rows) rows.push_back(row.row);
   std::vector<std::optional<Error>> errors(rows.size());
   workspace_.begin_step(plan.rows.rows());
-  const int32_t loops = model_->loops() + div_ceil(logit_count, kMaxLogitRows) * (model::Model::kLogitLoops + 1);
+  const int32_t loops = (batch.copies.empty() ? 0 : 1) + model_->loops() +
+                        div_ceil(logit_count, kMaxLogitRows) * (model::Model::kLogitLoops + 1);
 
   pool_.run_loops(loops, [&](LoopWorker& worker) {
+    if (!batch.copies.empty()) {
+      worker.each(static_cast<int32_t>(kv_.layers().size()), [&](Range layers) {
+        for (const BlockCopy& copy : batch.copies) kv_.copy(copy, layers);
+      });
+    }
     model_->forward(worker, plan.rows, kv_.layers(), workspace_);
     for (int32_t first = 0; first < logit_count; first += kMaxLogitRows) {
       const int32_t count = std::min(kMaxLogitRows, logit_count - first);

@@ -61,8 +61,9 @@ struct Client {
 const ScoreRequest kTopTwo{.top = 2, .ids_at = {}};
 
 /// One step: each client advances by up to its number of rows.
-void step(Engine& engine, std::vector<std::pair<Client*, int32_t>> work) {
+void step(Engine& engine, std::vector<std::pair<Client*, int32_t>> work, std::vector<BlockCopy> copies = {}) {
   Batch batch;
+  batch.copies = std::move(copies);
   for (auto& [client, rows] : work) {
     const int32_t count = std::min(rows, static_cast<int32_t>(client->history.size()) - client->cached);
     const bool last = client->cached + count == static_cast<int32_t>(client->history.size());
@@ -210,6 +211,39 @@ TEST_F(EngineTest, NeighboursChangeNoBit) {
   for (int32_t i = 0; i < 8 && client.history.size() < kPromptTokens + kOutputTokens; ++i)
     step(*engine, {{&code, 1}, {&korean, i == 2 ? 12 : 1}, {&client, 2}});
   expect_reference(client, "three neighbours");
+}
+
+// Goal: rows that others computed are as good as one's own: full blocks shared, a partly filled one copied, and its
+// first owner writing on behind the fork in the same steps. Method: three forks of a 38-token prompt by memcmp against
+// the same request computed alone.
+TEST_F(EngineTest, SharedAndCopiedBlocksChangeNoBit) {
+  const std::vector<TokenId> prompt = prompt_of("english", 38);
+  for (const int32_t threads : {1, 2}) {
+    std::unique_ptr<CpuEngine> engine = load({.threads = threads});
+    ASSERT_NE(engine, nullptr);
+    Client alone = client_of(prompt, 40, /*scored=*/false);
+    serve(*engine, alone, 1000, kOutputTokens);
+    Client owner = client_of(prompt, 0, false);
+    step(*engine, {{&owner, 1000}});
+    std::vector<Client> forks(3, client_of(prompt, 10, false));
+    std::vector<std::pair<Client*, int32_t>> work{{&owner, 1}};
+    std::vector<BlockCopy> copies;
+    for (size_t i = 0; i < forks.size(); ++i) {
+      Client& fork = forks[i];
+      fork.blocks = {owner.blocks[0], owner.blocks[1], BlockId{static_cast<uint32_t>(20 + i)}, BlockId{30}};
+      fork.cached = 37;
+      copies.push_back({owner.blocks[2], fork.blocks[2]});
+      work.emplace_back(&fork, 1);
+    }
+    step(*engine, work, copies);
+    for (int32_t i = 1; i < kOutputTokens; ++i) step(*engine, work);
+    for (const Client& fork : forks) {
+      EXPECT_EQ(fork.history, alone.history);
+      EXPECT_EQ(fork.bits, alone.bits);
+    }
+    owner.history.resize(alone.history.size());
+    EXPECT_EQ(owner.history, alone.history);
+  }
 }
 
 // Goal: the SIMD width changes no bit. Method: the portable kernels against the best this machine has, on few tokens

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/ids.h"
 
@@ -65,6 +66,14 @@ Result<KvStorage> KvStorage::create(const model::ModelConfig& config, kernels::K
     base += stride * total_blocks;
   }
   return storage;
+}
+
+void KvStorage::copy(BlockCopy copy, Range layers) const {
+  for (int32_t l = layers.begin; l < layers.end; ++l) {
+    const kernels::KvLayer& layer = layers_[static_cast<size_t>(l)];
+    const auto block = [&](BlockId id) { return layer.base + static_cast<int64_t>(id) * layer.block_stride_bytes; };
+    std::memcpy(block(copy.to), block(copy.from), static_cast<size_t>(layer.block_stride_bytes));
+  }
 }
 
 }  // namespace pagoda::engine

@@ -5,6 +5,8 @@
 
 #include "core/huge_buffer.h"
 #include "core/result.h"
+#include "core/thread_pool.h"
+#include "engine/batch.h"
 #include "engine/cpu_engine.h"
 #include "kernels/attention/attention.h"
 #include "model/config.h"
@@ -35,6 +37,8 @@ class KvStorage {
  public:
   static Result<KvStorage> create(const model::ModelConfig& config, kernels::KvType type, int32_t total_blocks);
   std::span<const kernels::KvLayer> layers() const { return layers_; }
+  /// Copies one block in the given layers; threads may share out the layers.
+  void copy(BlockCopy copy, Range layers) const;
 
  private:
   HugeBuffer buffer_;

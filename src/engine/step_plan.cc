@@ -36,6 +36,10 @@ void add_rows(const SequenceChunk& chunk, int32_t vocab, model::StepRows& rows) 
 
 StepPlan plan_rows(const Batch& batch, const StepLimits& limits, StepOutput& out) {
   StepPlan plan;
+  for (const BlockCopy& copy : batch.copies) {
+    PAGODA_CHECK(static_cast<int64_t>(copy.from) < limits.total_blocks);
+    PAGODA_CHECK(static_cast<int64_t>(copy.to) < limits.total_blocks && copy.from != copy.to);
+  }
   out.chunks.resize(batch.chunks.size());
   for (size_t c = 0; c < batch.chunks.size(); ++c) {
     const SequenceChunk& chunk = batch.chunks[c];

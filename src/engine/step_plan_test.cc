@@ -31,7 +31,7 @@ struct Fixture {
 };
 
 StepPlan plan(std::vector<SequenceChunk> chunks, StepOutput& out) {
-  return plan_rows(Batch{std::move(chunks)}, kLimits, out);
+  return plan_rows(Batch{.copies = {}, .chunks = std::move(chunks)}, kLimits, out);
 }
 
 // Goal: rows keep their token, position and place in the cache, tiles never mix sequences, long contexts come first.
@@ -95,6 +95,8 @@ TEST(StepPlanDeathTest, StopsAtBrokenPromises) {
   EXPECT_DEATH(plan({f.chunk(0, 2)}, out), "broken promise");
   f.blocks.pop_back();
   EXPECT_DEATH(plan({f.chunk(33, 1)}, out), "broken promise");
+  for (const BlockCopy copy : {BlockCopy{BlockId{1}, BlockId{1}}, {BlockId{10}, BlockId{1}}, {BlockId{1}, BlockId{10}}})
+    EXPECT_DEATH(plan_rows({.copies = {copy}, .chunks = {}}, kLimits, out), "broken promise");
 }
 
 }  // namespace

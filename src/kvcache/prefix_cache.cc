@@ -240,7 +240,6 @@ void PrefixCache::reset() {
       index = parent;
     }
   }
-  ++epoch_;
 }
 
 void PrefixCache::check() const {

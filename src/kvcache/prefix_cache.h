@@ -89,10 +89,9 @@ class PrefixCache {
   /// The same for 1 to 15 tokens at the end of a sequence, before its last holder gives the block back. Does nothing if
   /// another block begins with these tokens.
   void insert_tail(SpaceId space, std::optional<BlockId> parent, std::span<const TokenId> tokens, BlockId block);
-  /// Forgets everything: cached blocks become free, held ones leave the tree. Nothing computed before is found again;
-  /// epoch() tells holders that their blocks are no nodes any more.
+  /// Forgets everything: cached blocks become free, held ones leave the tree and stay their holders' own. Nothing
+  /// computed before is found again.
   void reset();
-  int64_t epoch() const { return epoch_; }
 
   /// Aborts unless every list, link and count agrees. O(blocks); for tests.
   void check() const;
@@ -143,7 +142,6 @@ class PrefixCache {
   uint64_t hash_seed_;
   uint64_t hash_mask_;
   int64_t evictions_ = 0;
-  int64_t epoch_ = 0;
 };
 
 }  // namespace pagoda::kvcache
