@@ -40,6 +40,9 @@ const Buckets& iteration_token_buckets() {
   return bounds;
 }
 
+/// Counters only ever grow.
+double counted(int64_t tokens) { return static_cast<double>(std::max<int64_t>(tokens, 0)); }
+
 // 1, 2, 5, 10, 20, 50, … up to the longest request there can be.
 Buckets one_two_five(int32_t max_tokens) {
   Buckets bounds;
@@ -66,6 +69,11 @@ struct ServingMetrics::State {
   Histogram& histogram(const char* name, const char* help, const Buckets& buckets) {
     return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
   }
+  Counter& by_source(const char* source) {
+    Labels with_source = labels;
+    with_source["source"] = source;
+    return prompt_tokens_by_source.Add(with_source);
+  }
   Counter& finished(const std::string& reason) {
     Labels with_reason = labels;
     with_reason["finished_reason"] = reason;
@@ -84,7 +92,17 @@ struct ServingMetrics::State {
                                                 .Help("Shape of the KV pool, as labels.")
                                                 .Register(registry);
 
-  Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Prompt tokens computed.");
+  Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Prompt tokens, computed or found in the prefix cache.");
+  prometheus::Family<Counter>& prompt_tokens_by_source = prometheus::BuildCounter()
+                                                             .Name("vllm:prompt_tokens_by_source_total")
+                                                             .Help("Prompt tokens by where their KV came from.")
+                                                             .Register(registry);
+  Counter& prompt_tokens_computed = by_source("local_compute");
+  Counter& prompt_tokens_found = by_source("local_cache_hit");
+  Counter& prompt_tokens_cached =
+      counter("vllm:prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.");
+  Counter& prefix_queries = counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.");
+  Counter& prefix_hits = counter("vllm:prefix_cache_hits_total", "Prompt tokens found there.");
   Counter& generation_tokens = counter("vllm:generation_tokens_total", "Tokens generated.");
   Counter& preemptions = counter("vllm:num_preemptions_total", "Sequences preempted because the KV pool ran out.");
   prometheus::Family<Counter>& success = prometheus::BuildCounter()
@@ -130,12 +148,19 @@ void ServingMetrics::set_cache_config(int32_t block_tokens, int32_t total_blocks
   state_->cache_config.Add(shape).Set(1);
 }
 
-void ServingMetrics::add_prompt_tokens(int64_t tokens) {
-  state_->prompt_tokens.Increment(static_cast<double>(std::max<int64_t>(tokens, 0)));
+void ServingMetrics::add_computed_prompt_tokens(int64_t tokens) {
+  const double count = counted(tokens);
+  state_->prompt_tokens.Increment(count);
+  state_->prompt_tokens_computed.Increment(count);
 }
-void ServingMetrics::add_generation_tokens(int64_t tokens) {
-  state_->generation_tokens.Increment(static_cast<double>(std::max<int64_t>(tokens, 0)));
+void ServingMetrics::add_cached_prompt_tokens(int64_t tokens) {
+  const double count = counted(tokens);
+  for (Counter* counter :
+       {&state_->prompt_tokens, &state_->prompt_tokens_found, &state_->prompt_tokens_cached, &state_->prefix_hits})
+    counter->Increment(count);
 }
+void ServingMetrics::add_prefix_cache_queries(int64_t tokens) { state_->prefix_queries.Increment(counted(tokens)); }
+void ServingMetrics::add_generation_tokens(int64_t tokens) { state_->generation_tokens.Increment(counted(tokens)); }
 void ServingMetrics::add_preemption() { state_->preemptions.Increment(); }
 void ServingMetrics::add_finished(const std::string& finished_reason) { state_->finished(finished_reason).Increment(); }
 

@@ -20,7 +20,9 @@ class ServingMetrics {
   void set_cache_config(int32_t block_tokens, int32_t total_blocks);
 
   // counters
-  void add_prompt_tokens(int64_t tokens);
+  void add_computed_prompt_tokens(int64_t tokens);  // both are prompt tokens, by source
+  void add_cached_prompt_tokens(int64_t tokens);    // and hits of the prefix cache
+  void add_prefix_cache_queries(int64_t tokens);    // prompt tokens that were looked up
   void add_generation_tokens(int64_t tokens);
   void add_preemption();
   void add_finished(const std::string& finished_reason);  // stop, length, abort, error

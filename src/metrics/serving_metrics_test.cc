@@ -21,7 +21,9 @@ TEST(ServingMetrics, ExposesTheNamesAndLabelsOfVllm) {
   metrics.set_waiting(2);
   metrics.set_kv_usage(0.25);
   metrics.set_cache_config(16, 100);
-  metrics.add_prompt_tokens(7);
+  metrics.add_computed_prompt_tokens(4);
+  metrics.add_prefix_cache_queries(7);
+  metrics.add_cached_prompt_tokens(3);
   metrics.add_generation_tokens(5);
   metrics.add_preemption();
   metrics.add_finished("stop");
@@ -34,6 +36,13 @@ TEST(ServingMetrics, ExposesTheNamesAndLabelsOfVllm) {
   EXPECT_TRUE(
       has_line(text, R"(vllm:cache_config_info{block_size="16",engine="0",model_name="m",num_gpu_blocks="100"} 1)"));
   EXPECT_TRUE(has_line(text, "vllm:prompt_tokens_total{" + kLabels + "} 7"));
+  EXPECT_TRUE(
+      has_line(text, R"(vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="local_compute"} 4)"));
+  EXPECT_TRUE(
+      has_line(text, R"(vllm:prompt_tokens_by_source_total{engine="0",model_name="m",source="local_cache_hit"} 3)"));
+  EXPECT_TRUE(has_line(text, "vllm:prompt_tokens_cached_total{" + kLabels + "} 3"));
+  EXPECT_TRUE(has_line(text, "vllm:prefix_cache_queries_total{" + kLabels + "} 7"));
+  EXPECT_TRUE(has_line(text, "vllm:prefix_cache_hits_total{" + kLabels + "} 3"));
   EXPECT_TRUE(has_line(text, "vllm:generation_tokens_total{" + kLabels + "} 5"));
   EXPECT_TRUE(has_line(text, "vllm:num_preemptions_total{" + kLabels + "} 1"));
   EXPECT_TRUE(has_line(text, R"(vllm:request_success_total{engine="0",finished_reason="stop",model_name="m"} 1)"));
@@ -47,8 +56,10 @@ TEST(ServingMetrics, ExposesTheNamesAndLabelsOfVllm) {
 // Goal: a negative increment neither throws nor moves a counter back (case M01).
 TEST(ServingMetrics, IgnoresNegativeIncrements) {
   ServingMetrics metrics("m");
-  metrics.add_prompt_tokens(4);
-  metrics.add_prompt_tokens(-3);
+  metrics.add_computed_prompt_tokens(4);
+  metrics.add_computed_prompt_tokens(-3);
+  metrics.add_cached_prompt_tokens(-3);
+  metrics.add_prefix_cache_queries(-3);
   metrics.add_generation_tokens(-1);
   EXPECT_TRUE(has_line(metrics.expose(), "vllm:prompt_tokens_total{" + kLabels + "} 4"));
   EXPECT_TRUE(has_line(metrics.expose(), "vllm:generation_tokens_total{" + kLabels + "} 0"));

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kvcache/prefix_cache.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/sequence.h"
 
@@ -24,18 +25,20 @@ struct Plan {
 /// What the next step computes. Pure: reads the queues, changes nothing, so a test is a table of inputs and plans.
 ///
 ///   running   in runs_before() order; exactly the sequences that hold blocks
-///   waiting   in runs_before() order
+///   waiting   in runs_before() order; what each would find computed is in its `reuse`
+///   blocks    who holds what
 ///
 /// 1. Decodes first. One without a block takes it from the last running sequence behind it that has no row yet.
 /// 2. Prompts share what is left of the token budget, see share_budget().
-/// 3. Newcomers enter in order while there are slots, and while the whole history of each fits beside what the prompts
+/// 3. A prompt whose next block another one computes in this step waits, see waits_for_another().
+/// 4. Newcomers enter in order while there are slots, and while the whole history of each fits beside what the prompts
 ///    already inside still need. None past the first that does not fit, or a big one would starve; none after an
 ///    eviction, they would be the next victims.
 ///
 /// The first running sequence never is a victim and can evict all others, so with sequences that fit the pool alone
 /// some row always exists: nothing waits for ever.
-Plan plan_step(const std::vector<Sequence*>& running, const std::vector<Sequence*>& waiting, int32_t free_blocks,
-               const Limits& limits);
+Plan plan_step(const std::vector<Sequence*>& running, const std::vector<Sequence*>& waiting,
+               const kvcache::PrefixCache& blocks, const Limits& limits);
 
 /// Splits `budget` rows among prompts that want `wanted[i]` rows, oldest first.
 ///

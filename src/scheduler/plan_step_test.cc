@@ -6,6 +6,8 @@
 #include <deque>
 #include <random>
 
+#include "scheduler/cold_prefix.h"
+
 namespace pagoda::scheduler {
 namespace {
 
@@ -23,18 +25,32 @@ class PlanStepTest : public ::testing::Test {
     seq.history.assign(static_cast<size_t>(total_tokens), 1);
     seq.prompt_tokens = total_tokens;
     seq.cached_tokens = cached_tokens;
-    seq.blocks.resize(static_cast<size_t>(div_ceil(cached_tokens, kBlockTokens)));
+    seq.prompt_scored = total_tokens;
+    seq.node_blocks = -1;  // of nobody's interest unless a test says so
     queue.push_back(&seq);
     return &seq;
   }
   void run(int32_t total, int32_t cached) { add(running_, total, cached); }
   void wait(int32_t total) { add(waiting_, total, 0); }
 
+  /// Each running sequence gets blocks of its own for what it has cached; `free_blocks` are left.
+  kvcache::PrefixCache hand_out_blocks(int32_t free_blocks) {
+    int32_t held = 0;
+    for (const Sequence* seq : running_) held += div_ceil(seq->cached_tokens, kBlockTokens);
+    kvcache::PrefixCache blocks(held + free_blocks, 1);
+    for (Sequence* seq : running_) {
+      seq->blocks.clear();
+      while (seq->blocks_held() < div_ceil(seq->cached_tokens, kBlockTokens)) seq->blocks.push_back(blocks.take());
+    }
+    return blocks;
+  }
+
   void plan(int32_t free_blocks, int32_t budget, int32_t sequences_max = 8) {
     Limits limits;
     limits.max_num_batched_tokens = budget;
     limits.max_num_seqs = sequences_max;
-    const Plan result = plan_step(running_, waiting_, free_blocks, limits);
+    const kvcache::PrefixCache blocks = hand_out_blocks(free_blocks);
+    const Plan result = plan_step(running_, waiting_, blocks, limits);
     rows_.clear();
     victims_.clear();
     for (const Row& row : result.rows) {
@@ -137,6 +153,92 @@ TEST_F(PlanStepTest, SlotsBoundTheBatch) {
   EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}, Numbers{2, 3, 1}));
   plan(10, 64, 1);
   EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}));
+}
+
+// Goal: a victim gives only what nobody else holds; once all holders of a shared block are victims, it counts. Method:
+// the last two of three share a block and have one each; the first needs one block, then three.
+TEST_F(PlanStepTest, SharedBlocksCountWhenTheirLastHolderGoes) {
+  for (const int32_t needs : {1, 3}) {
+    running_.clear();
+    run(32 + needs * kBlockTokens, 32);
+    run(40, 32);
+    run(40, 32);
+    kvcache::PrefixCache blocks(5, 1);
+    const BlockId shared = blocks.take();
+    blocks.share(shared);
+    running_[0]->blocks = {blocks.take(), blocks.take()};
+    running_[1]->blocks = {shared, blocks.take()};
+    running_[2]->blocks = {shared, blocks.take()};
+    Limits limits;
+    const Plan result = plan_step(running_, waiting_, blocks, limits);
+    ASSERT_EQ(result.rows.size(), 1u);
+    EXPECT_EQ(result.rows[0].seq, running_[0]);
+    EXPECT_EQ(result.rows[0].new_blocks, needs);
+    EXPECT_EQ(result.victims.size(), needs == 1 ? 1u : 2u);
+  }
+}
+
+// Goal: a newcomer is charged what it does not find, and for what it finds but nobody holds; its row starts behind it.
+TEST_F(PlanStepTest, NewcomersPayForWhatTheyDoNotFind) {
+  run(17, 16);  // 1: decodes, needs a block
+  wait(64);     // 2: needs 4, finds 3 of which one is held
+  waiting_[0]->reuse.match.blocks = {BlockId{0}, BlockId{0}, BlockId{0}};
+  waiting_[0]->reuse.match.tail_tokens = 2;
+  waiting_[0]->reuse.unheld = 2;
+  wait(1);  // 3
+  plan(3, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 1}));
+  plan(4, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 1}, Numbers{2, 14, 1}));
+  plan(5, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 1}, Numbers{2, 14, 1}, Numbers{3, 1, 1}));
+}
+
+/// Prompts of one text, for who waits for whom.
+class WaitsTest : public ::testing::Test {
+ protected:
+  Sequence* add(int32_t total_tokens, int32_t cached_tokens, TokenId text = 1) {
+    Sequence& seq = store_.emplace_back();
+    seq.id = SeqId{store_.size()};
+    seq.history.assign(static_cast<size_t>(total_tokens), text);
+    seq.prompt_tokens = seq.prompt_scored = total_tokens;
+    seq.cached_tokens = cached_tokens;
+    seq.node_blocks = cached_tokens / kBlockTokens;
+    for (int32_t i = 0; i < div_ceil(cached_tokens, kBlockTokens); ++i) seq.blocks.push_back(BlockId{7});
+    prompts_.push_back(&seq);
+    return &seq;
+  }
+  std::vector<bool> waits() { return waits_for_another(prompts_); }
+
+  std::deque<Sequence> store_;
+  std::vector<Sequence*> prompts_;
+};
+
+// Goal: of those with one next block the oldest prompt goes on, or the shortest where the oldest is a stranger.
+TEST_F(WaitsTest, OneOfThoseWithTheSameNextBlockGoesOn) {
+  add(100, 0);
+  add(50, 0);
+  add(40, 0);
+  EXPECT_THAT(waits(), ElementsAre(false, true, true));
+  prompts_.insert(prompts_.begin(), add(500, 0, /*text=*/2));
+  prompts_.pop_back();
+  EXPECT_THAT(waits(), ElementsAre(false, true, true, false));
+}
+
+// Goal: nobody waits for other tokens, another place, another space, or what it must compute itself.
+TEST_F(WaitsTest, OthersDoNotWait) {
+  add(100, 16);
+  EXPECT_THAT(waits(), ElementsAre(false));
+  add(100, 0);                                // the text's first block, not its second
+  add(33, 16)->history[31] = 2;               // differs in the block's last token
+  add(32, 16);                                // its newest token is in the block: it computes it anyway
+  add(100, 16)->space = kvcache::SpaceId{1};  // another salt
+  add(100, 16)->blocks[0] = BlockId{8};       // after another beginning
+  add(100, 16)->prompt_scored = 16;           // its prompt's logprobs are wanted
+  add(100, 16)->node_blocks = -1;             // its blocks are forgotten
+  EXPECT_THAT(waits(), ElementsAre(false, false, false, false, false, false, false, false));
+  add(33, 20);  // has begun the block: takes the whole one when it is there
+  EXPECT_TRUE(waits().back());
 }
 
 // Goal: half of the budget to the oldest, the other half to the shortest first, and no row unused while one is wanted.

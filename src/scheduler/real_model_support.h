@@ -39,12 +39,13 @@ inline std::unique_ptr<ModelFile> open_model_file(const std::string& name) {
   return model.ok() ? std::move(model).take() : nullptr;
 }
 
-inline std::unique_ptr<engine::CpuEngine> load_engine(const ModelFile& model, uint32_t isa, int32_t threads) {
+inline std::unique_ptr<engine::CpuEngine> load_engine(const ModelFile& model, uint32_t isa, int32_t threads,
+                                                      int32_t max_model_len = 512) {
   engine::EngineOptions options;
   options.isa = isa;
   options.threads = threads;
   options.max_num_seqs = 8;
-  options.max_model_len = 512;
+  options.max_model_len = max_model_len;
   options.kv_cache_bytes = int64_t{256} << 20;
   auto loaded = engine::CpuEngine::load(*model.file, options);
   EXPECT_TRUE(loaded.ok()) << loaded.error().message;
@@ -87,10 +88,16 @@ inline Seen seen_by(const MemorySink& sink, int32_t choice = 0) {
   return seen;
 }
 
+/// What a load did besides its answers.
+struct Served {
+  int64_t preemptions = 0;
+  std::vector<int32_t> cached_tokens;  // by request, of choice 0
+};
+
 /// Serves the requests, `at_once` or one after another, and returns what each choice's reader saw. Cache and budget are
-/// the limits'; `preemptions` (may be null) gets their number.
+/// the limits'; the prefix cache is cold at first. `served` may be null.
 inline std::vector<Seen> serve(engine::Engine& engine, const text::Tokenizer& tokenizer, const Limits& limits,
-                               const std::vector<Request>& requests, bool at_once, int64_t* preemptions = nullptr) {
+                               const std::vector<Request>& requests, bool at_once, Served* served = nullptr) {
   SteadyClock clock;
   metrics::ServingMetrics metrics("test");
   Scheduler scheduler(engine, &tokenizer, limits, clock, metrics);
@@ -112,7 +119,10 @@ inline std::vector<Seen> serve(engine::Engine& engine, const text::Tokenizer& to
     if (!at_once) run();
   }
   run();
-  if (preemptions != nullptr) *preemptions = preemptions_in(metrics.expose());
+  if (served != nullptr) {
+    served->preemptions = preemptions_in(metrics.expose());
+    for (const auto& sink : sinks) served->cached_tokens.push_back(sink->last().cached_tokens);
+  }
   std::vector<Seen> all;
   for (size_t i = 0; i < requests.size(); ++i)
     for (int32_t choice = 0; choice < requests[i].n; ++choice) all.push_back(seen_by(*sinks[i], choice));

@@ -1,9 +1,13 @@
 // Goal: on a real model a request's bytes are those it has alone: tokens, text and logprob bits do not depend on
-// neighbours, chunk size, preemption or the number of threads.
+// neighbours, chunk size, preemption, the number of threads, or what of its prompt was computed for others.
 // Method: smollm2:135m; six requests (greedy, sampled, filtered, penalised, several choices, prompt scores) one after
-// another with one thread, then all at once under each variation.
+// another with one thread and no prefix cache, then all at once under each variation. gemma3:270m for sliding windows.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
+#include "core/sanitized_for_test.h"
 #include "scheduler/real_model_support.h"
 
 namespace pagoda::scheduler {
@@ -51,7 +55,9 @@ TEST(RealModel, NothingButTheRequestDecidesItsBytes) {
     ASSERT_NE(engine, nullptr);
     Limits limits = limits_of(engine->info());
     if (threads == 1) {
+      limits.prefix_caching = false;
       want = serve(*engine, *model->tokenizer, limits, load, /*at_once=*/false);
+      limits.prefix_caching = true;
       for (const Seen& seen : want) ASSERT_FALSE(seen.ids.empty());
       for (const int32_t budget : {7, 64}) {
         limits.max_num_batched_tokens = budget;
@@ -59,13 +65,105 @@ TEST(RealModel, NothingButTheRequestDecidesItsBytes) {
       }
       limits.max_num_batched_tokens = 64;
       limits.total_blocks = 6;  // the longest request alone
-      int64_t preemptions = 0;
-      EXPECT_EQ(serve(*engine, *model->tokenizer, limits, load, true, &preemptions), want) << "under preemption";
-      EXPECT_GT(preemptions, 0);
+      Served served;
+      EXPECT_EQ(serve(*engine, *model->tokenizer, limits, load, true, &served), want) << "under preemption";
+      EXPECT_GT(served.preemptions, 0);
     } else {
       EXPECT_EQ(serve(*engine, *model->tokenizer, limits, load, true), want) << threads << " threads";
     }
   }
+}
+
+/// `load`, twice over.
+std::vector<Request> doubled(const std::vector<Request>& load) {
+  std::vector<Request> twice = load;
+  twice.insert(twice.end(), load.begin(), load.end());
+  return twice;
+}
+
+// Goal: the same bytes with the prefix cache off, cold and warm, in sequence and at once, in small chunks, and when
+// blocks run out. Method: forks of one text at several places, several choices, prompt scores; every load is served
+// twice over, and both halves must equal what each request says alone without cache.
+TEST(RealModel, ThePrefixCacheChangesNoBit) {
+  const auto model = open_model_file("smollm2:135m");
+  ASSERT_NE(model, nullptr);
+  std::vector<Request> load = requests(*model->tokenizer);
+  load.erase(load.begin(), load.begin() + 3);
+  load[0].max_tokens = 20;  // two choices that outgrow a pool for the longest prompt
+  for (const int32_t fork : {5, 17, 32, 40}) {
+    Request& request = load.emplace_back(load[2]);  // the long text up to there, then its beginning again
+    request.prompt.resize(static_cast<size_t>(fork));
+    request.prompt.insert(request.prompt.end(), request.prompt.begin(), request.prompt.begin() + 3);
+    request.sampling.seed = static_cast<uint64_t>(fork);
+    request.n = fork % 3 + 1;
+    request.max_tokens = 4;
+    if (fork == 17) request.prompt_logprobs = 1;
+  }
+  const auto engine = load_engine(*model, isa::detected(), 2);
+  ASSERT_NE(engine, nullptr);
+  Limits limits = limits_of(engine->info());
+  limits.prefix_caching = false;
+  const std::vector<Seen> once = serve(*engine, *model->tokenizer, limits, load, /*at_once=*/false);
+  std::vector<Seen> want = once;
+  want.insert(want.end(), once.begin(), once.end());
+  limits.prefix_caching = true;
+
+  Served served;
+  EXPECT_EQ(serve(*engine, *model->tokenizer, limits, doubled(load), false, &served), want) << "cold, then warm";
+  for (size_t i = load.size(); i < 2 * load.size(); ++i) {
+    const Request& request = load[i - load.size()];
+    EXPECT_EQ(served.cached_tokens[i], request.prompt_logprobs ? 0 : std::ssize(request.prompt) - 1) << i;
+  }
+  for (const int32_t budget : {8, 256}) {
+    limits.max_num_batched_tokens = budget;
+    EXPECT_EQ(serve(*engine, *model->tokenizer, limits, doubled(load), true), want) << budget << " tokens a step";
+  }
+  limits.max_num_batched_tokens = 40;
+  limits.total_blocks = 0;  // as many as the longest needs alone
+  for (const Request& request : load) {
+    const auto longest = static_cast<int32_t>(request.prompt.size()) + request.max_tokens - 1;
+    limits.total_blocks = std::max(limits.total_blocks, div_ceil(longest, kBlockTokens));
+  }
+  EXPECT_EQ(serve(*engine, *model->tokenizer, limits, doubled(load), true, &served), want) << "few blocks";
+  EXPECT_GT(served.preemptions, 0);
+}
+
+// Goal: case K03: layers with a sliding window share as the others do: blocks beyond the window of one sequence are
+// within that of another that forks earlier. Method: gemma3:270m (window 512, every sixth layer full); a prompt longer
+// than its window four times, then one that leaves it, and a short one that ends within.
+TEST(RealModel, SlidingWindowsShareToo) {
+  if (kSanitized) {
+    std::printf("skipped: a minute under sanitizers, for kernels whose own tests run there\n");
+    return;
+  }
+  const auto model = open_model_file("gemma3:270m");
+  ASSERT_NE(model, nullptr);
+  const auto engine = load_engine(*model, isa::detected(), 2, /*max_model_len=*/768);
+  ASSERT_NE(engine, nullptr);
+  ASSERT_TRUE(
+      std::ranges::any_of(engine->config().layers, [](const auto& l) { return l.window > 0 && l.window < 560; }));
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "Line " + std::to_string(i * i) + " of the log says nothing. ";
+  Request request;
+  request.prompt = model->tokenizer->encode(text, {.add_special = true});
+  ASSERT_GT(request.prompt.size(), 640u);
+  request.prompt.resize(640);
+  request.sampling = {.temperature = 1.f, .seed = 3, .logprobs = 2};
+  request.max_tokens = 4;
+  Request fork = request, within = request;
+  fork.prompt.resize(600);
+  fork.prompt.insert(fork.prompt.end(), request.prompt.begin() + 1, request.prompt.begin() + 20);
+  within.prompt.resize(100);
+  const std::vector<Request> load{request, request, request, request, fork, within};
+
+  Limits limits = limits_of(engine->info());
+  limits.prefix_caching = false;
+  const std::vector<Seen> one = serve(*engine, *model->tokenizer, limits, {request, fork, within}, false);
+  limits.prefix_caching = true;
+  Served served;
+  const std::vector<Seen> seen = serve(*engine, *model->tokenizer, limits, load, false, &served);
+  EXPECT_EQ(seen, (std::vector<Seen>{one[0], one[0], one[0], one[0], one[1], one[2]}));
+  EXPECT_THAT(served.cached_tokens, ::testing::ElementsAre(0, 639, 639, 639, 600, 99));
 }
 
 }  // namespace

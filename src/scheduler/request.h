@@ -29,6 +29,7 @@ struct Event {
   std::optional<Error> error{};                      // with kError
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;  // of this choice so far; the ending token counts
+  int32_t cached_tokens = 0;      // prompt tokens that were computed for another choice or request
 };
 
 /// Where a request's events go. push() is called on the worker thread and must not block.
@@ -53,6 +54,7 @@ struct Request {
   std::optional<int32_t> prompt_logprobs{};       // top-k per prompt position
   std::vector<std::vector<TokenId>> score_ids{};  // further ids to score, by prompt position
   int32_t priority = 0;
+  std::string cache_salt{};  // only requests with the same one share prefixes
   std::shared_ptr<EventSink> sink;
 };
 

@@ -13,11 +13,11 @@
 
 #include "core/check.h"
 #include "core/log.h"
-#include "kvcache/block_pool.h"
 #include "scheduler/admission.h"
 #include "scheduler/latency.h"
 #include "scheduler/plan_step.h"
 #include "scheduler/sequence.h"
+#include "scheduler/sequence_blocks.h"
 
 namespace pagoda::scheduler {
 namespace {
@@ -37,18 +37,22 @@ struct Scheduler::State {
   // --- worker thread: one step, in the order of step() --------------------------------------------------------------
   void admit_arrivals();
   void drop_cancelled();
+  /// Before planning: what running prompts and the next newcomers need not compute, because it is there by now.
+  void find_prefixes();
   void release(const std::vector<Sequence*>& victims);
   void reserve(const std::vector<Row>& rows);
   engine::Batch batch_of(const std::vector<Row>& rows) const;
-  void commit(const std::vector<Row>& rows);
+  void commit(const std::vector<Row>& rows, const engine::StepOutput& out);
   void emit(const std::vector<Row>& rows, engine::StepOutput& out);
   void check_invariants() const;
   void publish_load();
 
+  /// Prompt tokens up to `cached_tokens` are there; those not reached before count, as reused or as computed.
+  int32_t reach_prompt(Sequence& seq) const;
+  void note_reuse(Sequence& seq);
   void take_scores(Sequence& seq, std::vector<engine::PromptScore> scores);
   void emit_token(Sequence& seq, sampling::SampledToken token);
   Event new_event(Sequence& seq) const;
-  void give_back_blocks(Sequence& seq);
   /// Takes the sequence out of everything, then sends its last event.
   void finish(Sequence& seq, Event last);
   void end_from_outside(Sequence& seq, FinishReason reason, std::optional<Error> error);
@@ -62,7 +66,7 @@ struct Scheduler::State {
 
   // Owned by the worker thread. Every admitted sequence is in exactly one of the two queues, both in runs_before()
   // order.
-  kvcache::BlockPool pool;
+  SequenceBlocks blocks;
   std::unordered_map<uint64_t, std::unique_ptr<Sequence>> sequences;  // by SeqId
   std::vector<Sequence*> running;                                     // exactly those that hold blocks
   std::vector<Sequence*> waiting;
@@ -73,6 +77,7 @@ struct Scheduler::State {
   std::condition_variable news;
   std::vector<std::unique_ptr<Sequence>> arrivals;
   std::vector<RequestId> cancel_requests;
+  bool reset_requested = false;
   uint64_t next_request = 1;
   uint64_t next_sequence = 1;
   bool stopping = false;
@@ -87,7 +92,7 @@ Scheduler::State::State(engine::Engine& engine_in, const text::Tokenizer* tokeni
       limits(limits_in),
       clock(clock_in),
       metrics(metrics_in),
-      pool(limits_in.total_blocks) {
+      blocks(limits_in.total_blocks, limits_in.prefix_caching) {
   PAGODA_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens >= limits.max_num_seqs);
   PAGODA_CHECK(limits.max_model_len > 0 && limits.total_blocks > 0);
   metrics.set_cache_config(kBlockTokens, limits.total_blocks);
@@ -96,16 +101,20 @@ Scheduler::State::State(engine::Engine& engine_in, const text::Tokenizer* tokeni
 
 void Scheduler::State::admit_arrivals() {
   std::vector<std::unique_ptr<Sequence>> arrived;
+  bool reset = false;
   {
     const std::lock_guard lock(mutex);
     arrived.swap(arrivals);
     cancels.insert(cancels.end(), cancel_requests.begin(), cancel_requests.end());
     cancel_requests.clear();
+    reset = std::exchange(reset_requested, false);
     load.waiting += static_cast<int32_t>(arrived.size());  // they count at every moment
     load.last_step_us = clock.now_us();
   }
+  if (reset) blocks.reset(running);
   for (std::unique_ptr<Sequence>& seq : arrived) {
     Sequence* raw = seq.get();
+    blocks.open(*raw);
     raw->transcript.emplace(tokenizer, raw->owner->request, limits.max_model_len);
     sequences.emplace(static_cast<uint64_t>(raw->id), std::move(seq));
     insert_in_order(waiting, raw);
@@ -121,15 +130,25 @@ void Scheduler::State::drop_cancelled() {
   for (Sequence* seq : doomed) end_from_outside(*seq, FinishReason::kCancelled, std::nullopt);
 }
 
-void Scheduler::State::give_back_blocks(Sequence& seq) {
-  for (const BlockId block : seq.blocks) pool.give_back(block);
-  seq.blocks.clear();
-  seq.cached_tokens = 0;
+void Scheduler::State::find_prefixes() {
+  for (Sequence* seq : running) {
+    if (seq->decoding()) continue;
+    blocks.extend(*seq);
+    note_reuse(*seq);
+  }
+  int32_t slots = limits.max_num_seqs - static_cast<int32_t>(running.size());
+  int32_t left = blocks.cache().available_blocks();
+  for (Sequence* seq : waiting) {  // no further than plan_step lets anybody in
+    seq->reuse = {};
+    if (slots-- <= 0 || left < 0) continue;
+    blocks.find_reuse(*seq, running);
+    left -= div_ceil(seq->total_tokens(), kBlockTokens) - static_cast<int32_t>(seq->reuse.match.blocks.size());
+  }
 }
 
 void Scheduler::State::release(const std::vector<Sequence*>& victims) {
   for (Sequence* seq : victims) {
-    give_back_blocks(*seq);
+    blocks.give_back(*seq, /*worth_keeping=*/true);
     std::erase(running, seq);
     insert_in_order(waiting, seq);
     metrics.add_preemption();
@@ -137,20 +156,25 @@ void Scheduler::State::release(const std::vector<Sequence*>& victims) {
 }
 
 void Scheduler::State::reserve(const std::vector<Row>& rows) {
+  // What newcomers found is theirs before anybody takes a block, which may be one of those.
   for (const Row& row : rows) {
+    if (!row.newcomer) continue;
     Sequence& seq = *row.seq;
-    if (row.newcomer) {
-      std::erase(waiting, row.seq);
-      insert_in_order(running, row.seq);
-      if (seq.times.scheduled_us < 0) seq.times.scheduled_us = clock.now_us();
+    std::erase(waiting, row.seq);
+    insert_in_order(running, row.seq);
+    blocks.enter(seq);
+    if (seq.times.scheduled_us < 0) {
+      seq.times.scheduled_us = clock.now_us();
+      if (limits.prefix_caching) metrics.add_prefix_cache_queries(seq.prompt_tokens);
     }
-    seq.blocks.reserve(seq.blocks.size() + static_cast<size_t>(row.new_blocks));  // a throw after take() would leak
-    for (int32_t i = 0; i < row.new_blocks; ++i) seq.blocks.push_back(pool.take());
+    note_reuse(seq);
   }
+  for (const Row& row : rows) blocks.grow(*row.seq, row.new_blocks);
 }
 
 engine::Batch Scheduler::State::batch_of(const std::vector<Row>& rows) const {
   engine::Batch batch;
+  batch.copies = blocks.copies();
   batch.chunks.reserve(rows.size());
   for (const Row& row : rows) {
     const Sequence& seq = *row.seq;
@@ -172,18 +196,31 @@ engine::Batch Scheduler::State::batch_of(const std::vector<Row>& rows) const {
   return batch;
 }
 
-void Scheduler::State::commit(const std::vector<Row>& rows) {
+/// What a preemption made us compute again is work, but no further prompt.
+int32_t Scheduler::State::reach_prompt(Sequence& seq) const {
+  const int32_t reached = std::min(seq.cached_tokens, seq.prompt_tokens);
+  const int32_t further = std::max(0, reached - seq.prompt_reached);
+  seq.prompt_reached += further;
+  return further;
+}
+
+void Scheduler::State::note_reuse(Sequence& seq) {
+  const int32_t further = reach_prompt(seq);
+  seq.prompt_reused += further;
+  metrics.add_cached_prompt_tokens(further);
+}
+
+void Scheduler::State::commit(const std::vector<Row>& rows, const engine::StepOutput& out) {
+  PAGODA_CHECK(out.chunks.size() == rows.size());
   int32_t prompt_tokens = 0, row_tokens = 0;
-  for (const Row& row : rows) {
-    Sequence& seq = *row.seq;
-    row_tokens += row.tokens;
-    seq.cached_tokens += row.tokens;
-    // What a preemption made us compute again is work, but no further prompt.
-    const int32_t reached = std::min(seq.cached_tokens, seq.prompt_tokens);
-    prompt_tokens += std::max(0, reached - seq.prompt_counted);
-    seq.prompt_counted = std::max(seq.prompt_counted, reached);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Sequence& seq = *rows[i].seq;
+    row_tokens += rows[i].tokens;
+    seq.cached_tokens += rows[i].tokens;
+    prompt_tokens += reach_prompt(seq);
+    if (!out.chunks[i].error) blocks.filled(seq);
   }
-  metrics.add_prompt_tokens(prompt_tokens);
+  metrics.add_computed_prompt_tokens(prompt_tokens);
   metrics.observe_iteration_tokens(row_tokens);
 }
 
@@ -192,6 +229,7 @@ Event Scheduler::State::new_event(Sequence& seq) const {
   event.choice = seq.choice;
   event.prompt_tokens = seq.prompt_tokens;
   event.completion_tokens = seq.transcript->completion_tokens();
+  event.cached_tokens = seq.prompt_reused;
   if (seq.prompt_scored == seq.prompt_tokens) event.prompt_scores = std::exchange(seq.prompt_scores, {});
   return event;
 }
@@ -223,7 +261,6 @@ void Scheduler::State::emit_token(Sequence& seq, sampling::SampledToken token) {
 }
 
 void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& out) {
-  PAGODA_CHECK(out.chunks.size() == rows.size());
   int32_t sampled = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     Sequence& seq = *rows[i].seq;
@@ -249,7 +286,8 @@ void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& ou
 
 void Scheduler::State::finish(Sequence& seq, Event last) {
   note_finish(seq, *last.finish, clock.now_us(), metrics);
-  give_back_blocks(seq);
+  blocks.give_back(seq, /*worth_keeping=*/last.finish != FinishReason::kError);
+  blocks.close(seq);
   std::erase(running, &seq);
   std::erase(waiting, &seq);
   const auto node = sequences.extract(static_cast<uint64_t>(seq.id));  // alive until its sink has the event
@@ -265,6 +303,7 @@ void Scheduler::State::end_from_outside(Sequence& seq, FinishReason reason, std:
 }
 
 void Scheduler::State::end_all(FinishReason reason, const std::optional<Error>& error) {
+  blocks.finish_copies();
   std::vector<Sequence*> all;
   for (const auto& [id, seq] : sequences) all.push_back(seq.get());
   std::sort(all.begin(), all.end(), runs_before);
@@ -273,14 +312,12 @@ void Scheduler::State::end_all(FinishReason reason, const std::optional<Error>& 
 }
 
 void Scheduler::State::check_invariants() const {
-  int32_t held = 0;
+  blocks.check(running);
   for (const Sequence* seq : running) {
-    held += seq->blocks_held();
     PAGODA_CHECK(seq->blocks_held() == div_ceil(seq->cached_tokens, kBlockTokens));
     PAGODA_CHECK(seq->cached_tokens < seq->total_tokens());
   }
   for (const Sequence* seq : waiting) PAGODA_CHECK(seq->blocks.empty() && seq->cached_tokens == 0);
-  PAGODA_CHECK(pool.free_blocks() + held == pool.total_blocks());
   PAGODA_CHECK(running.size() + waiting.size() == sequences.size());
   PAGODA_CHECK(static_cast<int32_t>(running.size()) <= limits.max_num_seqs);
 }
@@ -289,8 +326,9 @@ void Scheduler::State::publish_load() {
   const std::lock_guard lock(mutex);
   load = {.running = static_cast<int32_t>(running.size()),
           .waiting = static_cast<int32_t>(waiting.size()),
-          .total_blocks = pool.total_blocks(),
-          .free_blocks = pool.free_blocks(),
+          .total_blocks = blocks.cache().total_blocks(),
+          .free_blocks = blocks.cache().available_blocks(),
+          .cached_blocks = blocks.cache().cached_blocks(),
           .last_step_us = clock.now_us()};
   metrics.set_running(load.running);
   metrics.set_waiting(load.waiting + static_cast<int32_t>(arrivals.size()));
@@ -340,6 +378,12 @@ void Scheduler::cancel(RequestId id) {
   state_->news.notify_one();
 }
 
+void Scheduler::reset_prefix_cache() {
+  const std::lock_guard lock(state_->mutex);
+  state_->reset_requested = true;
+  state_->news.notify_one();
+}
+
 void Scheduler::begin_drain() {
   const std::lock_guard lock(state_->mutex);
   state_->draining = true;
@@ -361,8 +405,9 @@ Result<bool> Scheduler::step() {
   State& s = *state_;
   s.admit_arrivals();
   s.drop_cancelled();  // their blocks are free before we plan
+  s.find_prefixes();
 
-  const Plan plan = plan_step(s.running, s.waiting, s.pool.free_blocks(), s.limits);
+  const Plan plan = plan_step(s.running, s.waiting, s.blocks.cache(), s.limits);
   PAGODA_CHECK(!plan.empty() || s.sequences.empty());  // nothing waits for ever
   s.publish_load();
   if (plan.empty()) return false;
@@ -372,12 +417,13 @@ Result<bool> Scheduler::step() {
   s.publish_load();
 
   Result<engine::StepOutput> out = s.engine.run(s.batch_of(plan.rows));
+  s.blocks.finish_copies();
   if (!out.ok()) {
     s.end_all(FinishReason::kError, out.error());
     return out.error();
   }
 
-  s.commit(plan.rows);
+  s.commit(plan.rows, out.value());
   s.emit(plan.rows, out.value());
   s.check_invariants();
   s.publish_load();
@@ -396,8 +442,9 @@ void Scheduler::run_until_stopped() {
       if (!worked.ok()) log_error("the engine failed, all sequences end: {}", worked.error().message);
       if (!worked.ok() || worked.value()) continue;
       std::unique_lock lock(s.mutex);
-      s.news.wait_for(lock, kIdleTick,
-                      [&s] { return s.stopping || !s.arrivals.empty() || !s.cancel_requests.empty(); });
+      s.news.wait_for(lock, kIdleTick, [&s] {
+        return s.stopping || s.reset_requested || !s.arrivals.empty() || !s.cancel_requests.empty();
+      });
     } catch (const std::exception& error) {  // a library's throw, std::bad_alloc above all
       log_error("a step failed, all sequences end: {}", error.what());
       s.end_all(FinishReason::kError, Error{Code::kInternal, "the server ran into an internal error"});

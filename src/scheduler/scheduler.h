@@ -18,6 +18,7 @@ struct Limits {
   int32_t max_model_len = 0;             // context, tokens
   int32_t max_queued = 1024;             // sequences waiting; beyond it submit() answers kNoCapacity
   int32_t total_blocks = 0;              // KV pool
+  bool prefix_caching = true;            // sequences share the blocks of equal beginnings
 };
 
 /// Who runs next. One worker thread owns all state; others post to its inbox.
@@ -41,6 +42,8 @@ class Scheduler {
   Result<RequestId> submit(Request request);
   /// Takes effect at the next step; the remaining choices end with kCancelled. Unknown ids are ignored.
   void cancel(RequestId id);
+  /// Requests submitted after this find nothing that was computed before it.
+  void reset_prefix_cache();
   /// No new requests; those inside go on.
   void begin_drain();
   bool draining() const;
@@ -49,8 +52,9 @@ class Scheduler {
     int32_t running;
     int32_t waiting;
     int32_t total_blocks;
-    int32_t free_blocks;
-    int64_t last_step_us;  // clock value of the last turn of the loop: /health compares it with now
+    int32_t free_blocks;    // nobody holds them; those of finished sequences count, though they may be found again
+    int32_t cached_blocks;  // so many of the free ones
+    int64_t last_step_us;   // clock value of the last turn of the loop: /health compares it with now
   };
   Load load() const;
 

@@ -1,10 +1,12 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "core/ids.h"
 #include "engine/batch.h"
+#include "kvcache/prefix_cache.h"
 #include "scheduler/request.h"
 #include "scheduler/transcript.h"
 
@@ -25,6 +27,12 @@ struct Timeline {
   int64_t last_token_us = -1;
 };
 
+/// What a waiting sequence would find computed if it entered in this step.
+struct Reuse {
+  kvcache::PrefixMatch match{};
+  int32_t unheld = 0;  // blocks among them that nobody holds: holding them leaves fewer available
+};
+
 /// One choice of one request on its way through the machine. Only the worker thread sees it after admission.
 struct Sequence {
   SeqId id{};
@@ -33,17 +41,28 @@ struct Sequence {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;      // history[0, cached_tokens) is in the KV cache
   std::vector<BlockId> blocks{};  // block table
+  int32_t node_blocks = 0;        // so many of them, all full ones, are nodes of the prefix cache; -1 = never again
+  Reuse reuse{};                  // while waiting
+  kvcache::SpaceId space{};       // who may share its blocks
 
   int32_t choice = 0;
   std::shared_ptr<RequestState> owner{};
   std::optional<Transcript> transcript{};
   std::vector<engine::PromptScore> prompt_scores{};  // until the first event takes them
   int32_t prompt_scored = 0;                         // prompt positions whose scores arrived; survives preemption
-  int32_t prompt_counted = 0;                        // prompt tokens the metrics know of; survives preemption
+  int32_t prompt_reached = 0;                        // most prompt tokens ever cached; survives preemption
+  int32_t prompt_reused = 0;                         // of these, tokens that it did not compute itself
   Timeline times{};
 
   int32_t total_tokens() const { return static_cast<int32_t>(history.size()); }
-  int32_t uncached_tokens() const { return total_tokens() - cached_tokens; }
+  /// Cached when its next row runs.
+  int32_t ready_tokens() const { return cached_tokens + reuse.match.tokens(); }
+  int32_t uncached_tokens() const { return total_tokens() - ready_tokens(); }
+  /// So many of its tokens others may have computed: the newest must be computed for its logits, prompt rows whose
+  /// scores somebody reads for theirs.
+  int32_t reusable_tokens() const {
+    return prompt_scored < prompt_tokens ? std::min(prompt_scored, total_tokens() - 1) : total_tokens() - 1;
+  }
   int32_t blocks_held() const { return static_cast<int32_t>(blocks.size()); }
   /// All but the newest token is cached: a step costs one row and yields a token.
   bool decoding() const { return uncached_tokens() == 1 && cached_tokens > 0; }

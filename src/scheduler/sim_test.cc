@@ -2,7 +2,8 @@
 // (check_invariants aborts otherwise), and the same seed gives the same trace.
 // Method: thousands of seeded loads against a fake engine whose tokens are a hash of what it reads from the KV cache,
 // with pools small enough to preempt, cancels, stop ids, stop strings, several choices, prompt scores and failing
-// sequences.
+// sequences; prompts begin with one of a few texts, so that they share blocks, wait for each other and fork, and the
+// cache is at times off or reset. What a request is compared with ran without prefix cache.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -23,6 +24,7 @@ struct Arrival {
 struct SimulatedLoad {
   Limits limits;
   std::vector<Arrival> arrivals;
+  int32_t reset_step = -1;  // -1 = never
 };
 
 template <class T>
@@ -34,7 +36,10 @@ int32_t up_to(std::mt19937& rng, int32_t most) { return static_cast<int32_t>(rng
 Request random_request(std::mt19937& rng, const Limits& limits) {
   Request request;
   const int32_t prompt_tokens = 1 + up_to(rng, std::min(pick(rng, {3, 20, 100}), limits.max_model_len - 2));
-  for (int32_t i = 0; i < prompt_tokens; ++i) request.prompt.push_back(static_cast<TokenId>('a' + rng() % 4));
+  // A text of period 5 or 7 up to a fork, then letters of its own.
+  const int32_t period = pick(rng, {5, 7}), fork = up_to(rng, pick(rng, {0, 40, 200}));
+  for (int32_t i = 0; i < prompt_tokens; ++i)
+    request.prompt.push_back(static_cast<TokenId>('a' + (i < fork ? i % period : static_cast<int32_t>(rng() % 4))));
   if (rng() % 12 == 0) request.prompt[0] = kPoison;
   request.max_tokens = pick(rng, {0, 1, 5, 30, 60});
   request.n = pick(rng, {1, 1, 1, 2, 3});
@@ -47,6 +52,7 @@ Request random_request(std::mt19937& rng, const Limits& limits) {
   if (rng() % 4 == 0) request.prompt_logprobs = 2;
   if (rng() % 6 == 0) request.score_ids = {{1, 2}, {}, {3}};
   if (rng() % 8 == 0) request.priority = up_to(rng, 2) - 1;
+  if (rng() % 6 == 0) request.cache_salt = pick(rng, {"red", "blue"});
   return request;
 }
 
@@ -57,13 +63,15 @@ SimulatedLoad random_load(uint32_t seed) {
   load.limits.max_num_seqs = pick(rng, {1, 2, 5, 8});
   load.limits.max_num_seqs = std::min(load.limits.max_num_seqs, load.limits.max_num_batched_tokens);
   load.limits.max_model_len = pick(rng, {20, 100, 160});
-  load.limits.total_blocks = div_ceil(load.limits.max_model_len, kBlockTokens) + up_to(rng, 4);
+  load.limits.total_blocks = div_ceil(load.limits.max_model_len, kBlockTokens) + up_to(rng, pick(rng, {4, 30}));
+  load.limits.prefix_caching = rng() % 8 > 0;
   const int32_t requests = 4 + up_to(rng, 10);
   int32_t step = 0;
   for (int32_t i = 0; i < requests; ++i) {
     step += up_to(rng, pick(rng, {1, 6, 30}));
     load.arrivals.push_back({step, random_request(rng, load.limits), rng() % 6 == 0 ? step + up_to(rng, 40) : -1});
   }
+  if (rng() % 5 == 0) load.reset_step = up_to(rng, step + 10);
   return load;
 }
 
@@ -71,6 +79,7 @@ struct Outcome {
   std::vector<std::vector<Event>> events;  // by arrival
   uint64_t trace = 0;
   int64_t preempted = 0;
+  int64_t copied = 0;
 };
 
 Outcome simulate(const SimulatedLoad& load, std::shared_ptr<const text::Tokenizer> tokenizer) {
@@ -89,6 +98,7 @@ Outcome simulate(const SimulatedLoad& load, std::shared_ptr<const text::Tokenize
     }
     for (size_t i = 0; i < ids.size(); ++i)
       if (load.arrivals[i].cancel_step == step) rig.scheduler.cancel(ids[i]);
+    if (load.reset_step == step) rig.scheduler.reset_prefix_cache();
     const Result<bool> worked = rig.scheduler.step();
     EXPECT_TRUE(worked.ok());
     if (!worked.value() && next == load.arrivals.size()) break;
@@ -96,7 +106,7 @@ Outcome simulate(const SimulatedLoad& load, std::shared_ptr<const text::Tokenize
   const Scheduler::Load left = rig.scheduler.load();
   EXPECT_EQ(left.running + left.waiting, 0);
   EXPECT_EQ(left.free_blocks, left.total_blocks);
-  Outcome outcome{{}, rig.engine.trace, preemptions_in(rig.metrics.expose())};
+  Outcome outcome{{}, rig.engine.trace, preemptions_in(rig.metrics.expose()), rig.engine.blocks_copied};
   for (const auto& sink : sinks) outcome.events.push_back(sink->events());
   return outcome;
 }
@@ -108,6 +118,7 @@ std::vector<std::vector<Event>> each_alone(const SimulatedLoad& load,
   limits.total_blocks = 64;
   limits.max_num_batched_tokens = 512;
   limits.max_num_seqs = 8;
+  limits.prefix_caching = false;
   Rig rig(limits, std::move(tokenizer));
   std::vector<std::vector<Event>> events;
   for (const Arrival& arrival : load.arrivals) {
@@ -168,7 +179,7 @@ void expect_as_alone(const std::vector<Event>& got, const std::vector<Event>& wa
 TEST(Simulation, EveryRequestEndsAsItWouldAlone) {
   constexpr uint32_t kLoads = kSanitized ? 600 : 2500;
   const std::shared_ptr<const text::Tokenizer> tokenizer = byte_tokenizer();
-  int64_t preempted = 0, requests = 0, cancelled = 0, failed = 0, stopped = 0;
+  int64_t preempted = 0, requests = 0, cancelled = 0, failed = 0, stopped = 0, reused = 0, copied = 0;
   for (uint32_t seed = 0; seed < kLoads; ++seed) {
     const SimulatedLoad load = random_load(seed);
     const Outcome outcome = simulate(load, tokenizer);
@@ -176,6 +187,7 @@ TEST(Simulation, EveryRequestEndsAsItWouldAlone) {
       EXPECT_EQ(simulate(load, tokenizer).trace, outcome.trace) << "the same seed must replay";
     }
     preempted += outcome.preempted;
+    copied += outcome.copied;
     const std::vector<std::vector<Event>> alone = each_alone(load, tokenizer);
     for (size_t i = 0; i < load.arrivals.size(); ++i) {
       const Request& request = load.arrivals[i].request;
@@ -185,17 +197,25 @@ TEST(Simulation, EveryRequestEndsAsItWouldAlone) {
         cancelled += event.finish == FinishReason::kCancelled;
         failed += event.finish == FinishReason::kError;
         stopped += event.finish == FinishReason::kStop;
+        ASSERT_LT(event.cached_tokens, event.prompt_tokens);
+        ASSERT_TRUE(event.cached_tokens == 0 || load.limits.prefix_caching);
+        if (event.finish) reused += event.cached_tokens;
       }
     }
     ASSERT_FALSE(HasFailure()) << "load " << seed;
   }
-  std::printf("%u loads, %ld requests, %ld preemptions, %ld cancelled, %ld failed, %ld stopped\n", kLoads,
-              long(requests), long(preempted), long(cancelled), long(failed), long(stopped));
+  std::printf(
+      "%u loads, %ld requests, %ld preemptions, %ld cancelled, %ld failed, %ld stopped, %ld tokens reused, %ld "
+      "blocks copied\n",
+      kLoads, long(requests), long(preempted), long(cancelled), long(failed), long(stopped), long(reused),
+      long(copied));
   // The loads must meet what they are here to test.
   EXPECT_GT(preempted, kLoads / 10);
   EXPECT_GT(cancelled, 100);
   EXPECT_GT(failed, 100);
   EXPECT_GT(stopped, 1000);
+  EXPECT_GT(reused, 50 * kLoads);
+  EXPECT_GT(copied, kLoads);
 }
 
 }  // namespace

@@ -51,11 +51,12 @@ inline std::unique_ptr<text::Tokenizer> byte_tokenizer() {
 }
 
 /// A model whose next token is a hash of what it finds in the KV cache, read through the block table: a block that was
-/// given away too early, shared by mistake or not computed again changes the output.
+/// given away too early, shared by mistake or not computed again changes the output. A cell knows the whole text before
+/// it, as K and V do, so that equal tokens after another beginning are no substitute.
 class FakeEngine : public engine::Engine {
  public:
   FakeEngine(Limits limits, FakeClock* clock) : limits_(limits), clock_(clock) {
-    cells_.assign(static_cast<size_t>(limits.total_blocks) * kBlockTokens, kNoToken);
+    cells_.assign(static_cast<size_t>(limits.total_blocks) * kBlockTokens, 0);
   }
 
   Result<engine::StepOutput> run(const engine::Batch& batch) override {
@@ -64,14 +65,18 @@ class FakeEngine : public engine::Engine {
     if (fail_at_step == steps) return Error{Code::kInternal, "the fake engine was told to fail"};
     if (throw_at_step == steps) throw std::bad_alloc();
     check(batch);
+    copy(batch);
     for (const engine::SequenceChunk& chunk : batch.chunks)
-      for (int32_t i = chunk.begin; i < chunk.begin + chunk.count; ++i) cell(chunk, i) = chunk.history[i];
+      for (int32_t i = chunk.begin; i < chunk.begin + chunk.count; ++i)
+        cell(chunk, i) = text_after(i > 0 ? cell(chunk, i - 1) : 0, chunk.history[i]);
     engine::StepOutput out;
     for (const engine::SequenceChunk& chunk : batch.chunks) out.chunks.push_back(answer(chunk));
     return out;
   }
 
   int64_t steps = 0;
+  int64_t rows_computed = 0;
+  int64_t blocks_copied = 0;
   int64_t fail_at_step = -1;
   int64_t throw_at_step = -1;
   uint64_t trace = 0;                   // of every batch: the same load must give the same
@@ -79,7 +84,9 @@ class FakeEngine : public engine::Engine {
   std::map<SeqId, int64_t> first_seen;  // step of a sequence's first row
 
  private:
-  TokenId& cell(const engine::SequenceChunk& chunk, int32_t position) {
+  static uint64_t text_after(uint64_t before, TokenId token) { return mix(before + 1, static_cast<uint64_t>(token)); }
+
+  uint64_t& cell(const engine::SequenceChunk& chunk, int32_t position) {
     const auto block = static_cast<size_t>(chunk.blocks[static_cast<size_t>(position / kBlockTokens)]);
     return cells_.at(block * kBlockTokens + static_cast<size_t>(position % kBlockTokens));
   }
@@ -91,14 +98,19 @@ class FakeEngine : public engine::Engine {
 
   void check(const engine::Batch& batch) {
     int32_t rows = 0;
-    std::set<BlockId> held;
+    std::map<BlockId, int> readers;
+    for (const engine::SequenceChunk& chunk : batch.chunks)
+      for (const BlockId block : std::set(chunk.blocks.begin(), chunk.blocks.end())) ++readers[block];
+    for (const engine::BlockCopy& copy : batch.copies) ASSERT_EQ(readers[copy.to], 1) << "copied into a shared block";
     for (const engine::SequenceChunk& chunk : batch.chunks) {
       ASSERT_GE(chunk.count, 1);
       ASSERT_LE(static_cast<size_t>(chunk.begin + chunk.count), chunk.history.size());
       ASSERT_LE(chunk.history.size(), static_cast<size_t>(limits_.max_model_len));
       ASSERT_EQ(chunk.blocks.size(), static_cast<size_t>(div_ceil(chunk.begin + chunk.count, kBlockTokens)));
-      for (const BlockId block : chunk.blocks) ASSERT_TRUE(held.insert(block).second) << "block held twice";
+      for (size_t b = static_cast<size_t>(chunk.begin / kBlockTokens); b < chunk.blocks.size(); ++b)
+        ASSERT_EQ(readers[chunk.blocks[b]], 1) << "a row writes to a block that others read";
       rows += chunk.count;
+      rows_computed += chunk.count;
       first_seen.try_emplace(chunk.id, steps);
       for (const auto value : {static_cast<int64_t>(chunk.id), int64_t{chunk.begin}, int64_t{chunk.count},
                                static_cast<int64_t>(chunk.blocks.back())})
@@ -108,15 +120,24 @@ class FakeEngine : public engine::Engine {
     ASSERT_LE(batch.chunks.size(), static_cast<size_t>(limits_.max_num_seqs));
   }
 
+  void copy(const engine::Batch& batch) {
+    for (const engine::BlockCopy& copy : batch.copies) {
+      const auto from = cells_.begin() + static_cast<std::ptrdiff_t>(copy.from) * kBlockTokens;
+      std::copy(from, from + kBlockTokens, cells_.begin() + static_cast<std::ptrdiff_t>(copy.to) * kBlockTokens);
+      ++blocks_copied;
+    }
+  }
+
   engine::ChunkOutput answer(const engine::SequenceChunk& chunk) {
     // Letters, the two halves of "é", now and then the end.
     constexpr std::array<TokenId, 12> kAlphabet = {'a', 'b', 'c', 'd', 'e', 'f', ' ', 0xC3, 0xA9, kControl, 'a', 'b'};
     engine::ChunkOutput out;
     uint64_t hash = mix(chunk.params->seed, static_cast<uint64_t>(chunk.sample_index));
+    uint64_t text = 0;
     for (int32_t i = 0; i < chunk.begin + chunk.count; ++i) {
-      const TokenId token = cell(chunk, i);
-      EXPECT_EQ(token, chunk.history[static_cast<size_t>(i)]) << "stale KV at position " << i;
-      hash = mix(hash, static_cast<uint64_t>(token));
+      text = text_after(text, chunk.history[static_cast<size_t>(i)]);
+      EXPECT_EQ(cell(chunk, i), text) << "stale KV at position " << i;
+      hash = mix(hash, cell(chunk, i));
       if (chunk.score != nullptr && i >= chunk.begin && i < chunk.prompt_tokens)
         out.prompt_scores.push_back(score(chunk, i));
     }
@@ -148,7 +169,7 @@ class FakeEngine : public engine::Engine {
 
   Limits limits_;
   FakeClock* clock_;
-  std::vector<TokenId> cells_;  // [blocks, kBlockTokens]
+  std::vector<uint64_t> cells_;  // [blocks, kBlockTokens]: a hash of all tokens up to this one
 };
 
 /// Remembers every event.

@@ -1,0 +1,150 @@
+#include "scheduler/sequence_blocks.h"
+
+#include <algorithm>
+#include <random>
+
+#include "core/check.h"
+
+namespace pagoda::scheduler {
+namespace {
+
+uint64_t secret() {
+  std::random_device entropy;
+  return uint64_t{entropy()} << 32 | entropy();
+}
+
+std::optional<BlockId> last_of(const std::vector<BlockId>& blocks, int32_t count) {
+  if (count == 0) return std::nullopt;
+  return blocks[static_cast<size_t>(count) - 1];
+}
+
+}  // namespace
+
+SequenceBlocks::SequenceBlocks(int32_t total_blocks, bool share_prefixes)
+    : cache_(total_blocks, secret()), share_prefixes_(share_prefixes) {}
+
+void SequenceBlocks::open(Sequence& seq) { seq.space = cache_.open_space("", seq.owner->request.cache_salt); }
+
+void SequenceBlocks::close(Sequence& seq) { cache_.close_space(seq.space); }
+
+void SequenceBlocks::find_reuse(Sequence& seq, const std::vector<Sequence*>& running) const {
+  seq.reuse = {};
+  if (!share_prefixes_) return;
+  Reuse& reuse = seq.reuse;
+  const auto most = static_cast<size_t>(seq.reusable_tokens());
+  reuse.match = cache_.find(seq.space, std::span(seq.history).first(most));
+  if (seq.owner->request.n > 1) take_sibling_tail(seq, running);
+  for (const BlockId block : reuse.match.blocks) reuse.unheld += cache_.references(block) == 0;
+  if (reuse.match.tail_tokens == 0) return;
+  // The block that a tail is copied from must stay for a step: one block more than the sequence itself needs.
+  const int32_t full = static_cast<int32_t>(reuse.match.blocks.size());
+  const int32_t pinned = cache_.references(reuse.match.tail) == 0 ? 1 : 0;
+  const int32_t needed = div_ceil(seq.total_tokens(), kBlockTokens) - full + reuse.unheld;
+  if (needed + pinned > cache_.available_blocks()) {
+    reuse.match.tail_tokens = 0;
+  } else {
+    reuse.unheld += pinned;
+  }
+}
+
+/// Choices of one request have one prompt: what a running sibling has of it goes past the last full block.
+void SequenceBlocks::take_sibling_tail(Sequence& seq, const std::vector<Sequence*>& running) const {
+  kvcache::PrefixMatch& match = seq.reuse.match;
+  const int32_t full = static_cast<int32_t>(match.blocks.size()) * kBlockTokens;
+  const int32_t most = std::min(seq.reusable_tokens(), seq.prompt_tokens);
+  for (const Sequence* sibling : running) {
+    const int32_t there = std::min(most, sibling->cached_tokens);
+    if (sibling->owner != seq.owner || there <= match.tokens() || there - full >= kBlockTokens) continue;
+    match.tail = sibling->blocks[static_cast<size_t>(full / kBlockTokens)];
+    match.tail_tokens = there - full;
+  }
+}
+
+void SequenceBlocks::enter(Sequence& seq) {
+  const kvcache::PrefixMatch match = std::exchange(seq.reuse, {}).match;
+  seq.blocks.reserve(match.blocks.size() + 1);
+  copies_.reserve(copies_.size() + 1);  // a throw after share() would leak
+  for (const BlockId block : match.blocks) {
+    cache_.share(block);
+    seq.blocks.push_back(block);
+  }
+  seq.node_blocks = static_cast<int32_t>(match.blocks.size());
+  seq.cached_tokens = match.tokens();
+  if (match.tail_tokens == 0) return;
+  cache_.share(match.tail);
+  copies_.push_back({.from = match.tail, .to = match.tail});  // grow() gives it a target
+}
+
+void SequenceBlocks::grow(Sequence& seq, int32_t count) {
+  seq.blocks.reserve(seq.blocks.size() + static_cast<size_t>(count));  // a throw after take() would leak
+  const bool begins_with_copy = seq.blocks_held() * kBlockTokens < seq.cached_tokens;
+  PAGODA_CHECK(!begins_with_copy || count > 0);
+  for (int32_t i = 0; i < count; ++i) {
+    seq.blocks.push_back(cache_.take());
+    if (i > 0 || !begins_with_copy) continue;
+    const auto copy = std::find_if(copies_.begin(), copies_.end(), [](const auto& c) { return c.from == c.to; });
+    PAGODA_CHECK(copy != copies_.end());
+    copy->to = seq.blocks.back();
+  }
+}
+
+void SequenceBlocks::extend(Sequence& seq) {
+  while (share_prefixes_ && seq.node_blocks == seq.cached_tokens / kBlockTokens &&
+         (seq.node_blocks + 1) * kBlockTokens <= seq.reusable_tokens()) {
+    const auto next = std::span(seq.history).subspan(static_cast<size_t>(seq.node_blocks) * kBlockTokens, kBlockTokens);
+    const auto there = cache_.find_child(seq.space, last_of(seq.blocks, seq.node_blocks), next);
+    if (!there) return;
+    cache_.share(*there);
+    if (seq.blocks_held() == seq.node_blocks) {
+      seq.blocks.push_back(*there);
+    } else {  // instead of the begun one
+      cache_.give_back(std::exchange(seq.blocks.back(), *there));
+    }
+    ++seq.node_blocks;
+    seq.cached_tokens = seq.node_blocks * kBlockTokens;
+  }
+}
+
+void SequenceBlocks::filled(Sequence& seq) {
+  if (!share_prefixes_ || seq.node_blocks < 0) return;
+  for (int32_t& i = seq.node_blocks; (i + 1) * kBlockTokens <= seq.cached_tokens; ++i) {
+    BlockId& block = seq.blocks[static_cast<size_t>(i)];
+    const auto tokens = std::span(seq.history).subspan(static_cast<size_t>(i) * kBlockTokens, kBlockTokens);
+    const BlockId node = cache_.insert(seq.space, last_of(seq.blocks, i), tokens, block);
+    if (node == block) continue;
+    // Somebody computed the same at the same time: one copy is enough, and a node's holder must hold its parents.
+    cache_.share(node);
+    cache_.give_back(std::exchange(block, node));
+  }
+}
+
+void SequenceBlocks::give_back(Sequence& seq, bool worth_keeping) {
+  const int32_t rest = seq.cached_tokens - seq.node_blocks * kBlockTokens;
+  if (share_prefixes_ && worth_keeping && seq.node_blocks >= 0 && rest > 0 && rest < kBlockTokens) {
+    const auto tokens =
+        std::span(seq.history).subspan(static_cast<size_t>(seq.node_blocks) * kBlockTokens, static_cast<size_t>(rest));
+    cache_.insert_tail(seq.space, last_of(seq.blocks, seq.node_blocks), tokens, seq.blocks.back());
+  }
+  for (auto block = seq.blocks.rbegin(); block != seq.blocks.rend(); ++block) cache_.give_back(*block);
+  seq.blocks.clear();
+  seq.cached_tokens = seq.node_blocks = 0;
+}
+
+void SequenceBlocks::reset(const std::vector<Sequence*>& running) {
+  cache_.reset();
+  for (Sequence* seq : running) seq->node_blocks = -1;
+}
+
+void SequenceBlocks::finish_copies() {
+  for (const engine::BlockCopy& copy : copies_) cache_.give_back(copy.from);
+  copies_.clear();
+}
+
+void SequenceBlocks::check(const std::vector<Sequence*>& running) const {
+  int64_t held = 0;
+  for (const Sequence* seq : running) held += seq->blocks_held();
+  PAGODA_CHECK(held == cache_.references_total() && copies_.empty());
+  PAGODA_CHECK(cache_.free_blocks() + cache_.held_blocks() + cache_.cached_blocks() == cache_.total_blocks());
+}
+
+}  // namespace pagoda::scheduler

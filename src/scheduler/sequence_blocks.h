@@ -1,0 +1,57 @@
+#pragma once
+#include <vector>
+
+#include "engine/batch.h"
+#include "kvcache/prefix_cache.h"
+#include "scheduler/sequence.h"
+
+namespace pagoda::scheduler {
+
+/// What sequences do with KV blocks: find their beginning among what is there, take, fill, share, fork, give back. With
+/// `share_prefixes` off every sequence has blocks of its own.
+///
+/// A sequence's full blocks are nodes of the prefix cache from the step that filled them on, so that a preempted or
+/// repeated prompt finds them, and others that compute the same tokens do not keep a second copy.
+class SequenceBlocks {
+ public:
+  SequenceBlocks(int32_t total_blocks, bool share_prefixes);
+
+  const kvcache::PrefixCache& cache() const { return cache_; }
+
+  /// A sequence arrives, and is gone: its salt's space must exist as long.
+  void open(Sequence& seq);
+  void close(Sequence& seq);
+
+  /// What a waiting sequence need not compute if it enters now: into seq.reuse. A sibling among `running` may have the
+  /// partly filled block of their prompt. Costs O(tokens found).
+  void find_reuse(Sequence& seq, const std::vector<Sequence*>& running) const;
+  /// It enters: takes what find_reuse() found; nothing was taken from the cache in between. Several enter before they
+  /// grow, in the same order.
+  void enter(Sequence& seq);
+  /// `count` new blocks; as many must be available. Who entered with a tail needs at least one, for its copy.
+  void grow(Sequence& seq, int32_t count);
+  /// A running sequence takes blocks that others filled since, in place of computing them.
+  void extend(Sequence& seq);
+  /// seq.cached_tokens has advanced: full blocks become nodes.
+  void filled(Sequence& seq);
+  /// All of them. `worth_keeping`: the last, partly filled block may serve others too.
+  void give_back(Sequence& seq, bool worth_keeping);
+  /// Forgets all prefixes; `running` go on with their blocks as their own.
+  void reset(const std::vector<Sequence*>& running);
+
+  /// To be copied before the next step's rows; finish_copies() after it, also when it failed.
+  const std::vector<engine::BlockCopy>& copies() const { return copies_; }
+  void finish_copies();
+
+  /// Aborts unless free + held + cached == total and exactly `running` hold blocks. O(sequences).
+  void check(const std::vector<Sequence*>& running) const;
+
+ private:
+  void take_sibling_tail(Sequence& seq, const std::vector<Sequence*>& running) const;
+
+  kvcache::PrefixCache cache_;
+  const bool share_prefixes_;
+  std::vector<engine::BlockCopy> copies_;  // each holds its `from`
+};
+
+}  // namespace pagoda::scheduler
