@@ -25,6 +25,7 @@ struct Delta {
   std::optional<Error> error{};
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
+  int32_t cached_tokens = 0;
 };
 
 /// Events of one HTTP request on their way from the worker thread to a connection.

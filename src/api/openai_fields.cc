@@ -97,6 +97,15 @@ Status read_flags(const JsonField& root, GenerationRequest& request) {
   return ok_status();
 }
 
+/// Absent or null = no salt. An empty one would look like a wish for isolation and give none.
+Result<std::string> read_cache_salt(const JsonField& field) {
+  if (!field.present()) return std::string();
+  PAGODA_TRY(std::string salt, field.string());
+  if (salt.empty() || std::ssize(salt) > kCacheSaltBytesMax)
+    return field.error(fmt::format("a string of 1 to {} bytes is required", kCacheSaltBytesMax));
+  return salt;
+}
+
 /// Something is asked for: not absent, null, false, "", [] or {}.
 bool asks(const JsonField& field) {
   if (!field.present()) return false;
@@ -149,6 +158,7 @@ Result<GenerationRequest> read_generation(const JsonField& root, const ModelFact
   }
   PAGODA_TRY(const int64_t priority, root.get("priority").integer_or(0, -kInt32Max, kInt32Max));
   request.priority = static_cast<int32_t>(priority);
+  PAGODA_TRY(request.cache_salt, read_cache_salt(root.get("cache_salt")));
   return request;
 }
 

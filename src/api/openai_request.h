@@ -32,6 +32,7 @@ inline constexpr int32_t kStopBytesMax = 1024;
 inline constexpr int32_t kStopTokensMax = 256;
 inline constexpr int32_t kLogprobsMax = 20;  // logprobs, top_logprobs, prompt_logprobs
 inline constexpr int32_t kToolsMax = 256;
+inline constexpr int32_t kCacheSaltBytesMax = 1024;
 
 /// What chat and completions share. Names and defaults are OpenAI's, or vLLM's where OpenAI has none.
 struct GenerationRequest {
@@ -46,6 +47,7 @@ struct GenerationRequest {
   bool skip_special_tokens = true;
   std::optional<int32_t> prompt_logprobs{};
   int32_t priority = 0;
+  std::string cache_salt{};  // "" = none
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage_stats = false;

@@ -71,6 +71,9 @@ TEST(ChatRequest, ChecksEveryField) {
       {R"("stream":"yes")", "stream is \"yes\""},
       {R"("stream_options":[])", "stream_options is an array of 0"},
       {R"("tools":{})", "tools is an object"},
+      {R"("cache_salt":"")", "cache_salt is \"\", a string of 1 to 1024 bytes"},
+      {R"("cache_salt":7)", "cache_salt is 7"},
+      {R"("cache_salt":["a"])", "cache_salt is an array"},
       {R"("model":"gpt-4")", "this server serves \"m\""},
   };
   for (const auto& [members, want] : bad) EXPECT_THAT(chat_error(members), HasSubstr(want)) << members;
@@ -86,6 +89,15 @@ TEST(ChatRequest, ChecksEveryField) {
   EXPECT_EQ(chat_error(many.substr(0, many.size() - 1) + "]"), "accepted");
   EXPECT_THAT(chat_error(many + "\"a\"]"), HasSubstr("stop is an array of 17, at most 16"));
   EXPECT_THAT(chat_error("\"stop\":\"" + std::string(1025, 'x') + "\""), HasSubstr("stop is a string of 1025 bytes"));
+}
+
+// Goal: a salt has at most 1024 bytes; null is none.
+TEST(ChatRequest, LimitsTheCacheSalt) {
+  const auto with = [](size_t bytes) { return chat_error(R"("cache_salt":")" + std::string(bytes, 'x') + "\""); };
+  EXPECT_EQ(with(1), "accepted");
+  EXPECT_EQ(with(1024), "accepted");
+  EXPECT_NE(with(1025).find("a string of 1 to 1024 bytes is required"), std::string::npos) << with(1025);
+  EXPECT_EQ(chat_error(R"("cache_salt":null)"), "accepted");
 }
 
 // Goal: what Pagoda cannot do is refused by name, not silently left undone (docs/adr/0010).

@@ -60,6 +60,7 @@ class Writer : public ResponseWriter {
         choice.started = true;
         choice.all.completion_tokens = delta.completion_tokens;
         choice.all.prompt_tokens = std::max(choice.all.prompt_tokens, delta.prompt_tokens);
+        choice.all.cached_tokens = std::max(choice.all.cached_tokens, delta.cached_tokens);
       } else {
         accumulate(std::move(delta), choice.all);
       }
@@ -163,6 +164,7 @@ class Writer : public ResponseWriter {
     }
     all.prompt_tokens = std::max(all.prompt_tokens, delta.prompt_tokens);
     all.completion_tokens = std::max(all.completion_tokens, delta.completion_tokens);
+    all.cached_tokens = std::max(all.cached_tokens, delta.cached_tokens);
   }
 
   JsonText envelope(bool streaming) const {
@@ -180,27 +182,30 @@ class Writer : public ResponseWriter {
     std::move(delta.prompt_scores.begin(), delta.prompt_scores.end(), std::back_inserter(choice.all.prompt_scores));
     JsonText json = envelope(true);
     json.member_text("choices", "[" + stream_choice(delta, choice) + "]");
-    if (generation().continuous_usage_stats) json.member("usage", usage(delta.prompt_tokens, delta.completion_tokens));
+    if (generation().continuous_usage_stats)
+      json.member("usage", usage(delta.prompt_tokens, delta.completion_tokens, delta.cached_tokens));
     std::string events = sse_event(std::move(json).done());
     if (delta.error) events += sse_event(error_body(http_status(delta.error->code), *delta.error));
     return events;
   }
 
-  static Json usage(int64_t prompt_tokens, int64_t completion_tokens) {
+  static Json usage(int64_t prompt_tokens, int64_t completion_tokens, int64_t cached_tokens) {
     Json json;
     json["prompt_tokens"] = prompt_tokens;
     json["completion_tokens"] = completion_tokens;
     json["total_tokens"] = prompt_tokens + completion_tokens;
-    json["prompt_tokens_details"] = Json{{"cached_tokens", 0}};  // no prefix is shared between requests
+    json["prompt_tokens_details"] = Json{{"cached_tokens", cached_tokens}};
     return json;
   }
 
-  /// A prompt counts once, however many choices continue it.
+  /// A prompt counts once, however many choices continue it; cached is what its first choice found.
   Json total_usage() const {
-    int64_t prompt_tokens = 0, completion_tokens = 0;
+    int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
     for (const PromptEcho& prompt : facts_.prompts) prompt_tokens += std::ssize(prompt.ids);
     for (const Choice& choice : choices_) completion_tokens += choice.all.completion_tokens;
-    return usage(prompt_tokens, completion_tokens);
+    for (size_t c = 0; c < choices_.size(); c += static_cast<size_t>(facts_.generation.n))
+      cached_tokens += choices_[c].all.cached_tokens;
+    return usage(prompt_tokens, completion_tokens, cached_tokens);
   }
 };
 

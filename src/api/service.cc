@@ -33,6 +33,7 @@ enum class Route {
   kCompletions,
   kTokenize,
   kDetokenize,
+  kResetPrefixCache,
 };
 struct RouteEntry {
   std::string_view path;
@@ -51,6 +52,7 @@ constexpr std::array kRoutes = {
     RouteEntry{"/v1/completions", "POST", Route::kCompletions},
     RouteEntry{"/tokenize", "POST", Route::kTokenize},
     RouteEntry{"/detokenize", "POST", Route::kDetokenize},
+    RouteEntry{"/reset_prefix_cache", "POST", Route::kResetPrefixCache},
 };
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
@@ -265,6 +267,9 @@ Reply Service::handle(const HttpRequest& request) {
       return reply_of(tokenize(request.body, *now));
     case Route::kDetokenize:
       return reply_of(detokenize(request.body, *now));
+    case Route::kResetPrefixCache:
+      now->scheduler->reset_prefix_cache();  // its body says nothing we could heed
+      return json_response(Json{{"success", true}});
     case Route::kHealth:
     case Route::kReady:
       break;

@@ -121,10 +121,39 @@ TEST_F(ServiceTest, StreamReportsUsageOnlyOnRequest) {
   for (const Json& event : with(R"({"include_usage":false})")) EXPECT_FALSE(event.contains("usage"));
   const std::vector<Json> events = with(R"({"include_usage":true})");
   EXPECT_EQ(events.back()["choices"], Json::array());
-  EXPECT_EQ(events.back()["usage"], whole["usage"]);
+  Json warm = whole["usage"];
+  warm["prompt_tokens_details"]["cached_tokens"] = 19;  // the same prompt as before
+  EXPECT_EQ(events.back()["usage"], warm);
   for (size_t i = 0; i + 1 < events.size(); ++i) EXPECT_FALSE(events[i].contains("usage"));
   const std::vector<Json> running = with(R"({"continuous_usage_stats":true})");
   EXPECT_EQ(running[2]["usage"]["completion_tokens"], 3);
+}
+
+// Goal: case K05: cached_tokens by salt, in bodies and streams, over several prompts and choices; a reset makes all
+// cold.
+TEST_F(ServiceTest, ReportsCachedTokensBySalt) {
+  const auto cached = [&](const std::string& members) {
+    const Answer answer = post("/v1/completions", R"({"max_tokens":2,)" + members + "}");
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    const Json usage = answer.events().empty() ? answer.json()["usage"] : answer.events().back()["usage"];
+    return usage["prompt_tokens_details"]["cached_tokens"].get<int>();
+  };
+  const std::string prompt = R"("prompt":")" + std::string(40, 'x') + "\"";  // and <s>: 41 tokens
+  EXPECT_EQ(cached(prompt + R"(,"cache_salt":"A")"), 0);
+  EXPECT_EQ(cached(prompt + R"(,"cache_salt":"A")"), 40);
+  EXPECT_EQ(cached(prompt + R"(,"cache_salt":"B")"), 0);
+  EXPECT_EQ(cached(prompt), 0);
+  EXPECT_EQ(cached(prompt + R"(,"n":3)"), 40);
+  EXPECT_EQ(cached(prompt + R"(,"stream":true,"stream_options":{"include_usage":true})"), 40);
+  EXPECT_EQ(cached(prompt + R"(,"stream":true,"stream_options":{"continuous_usage_stats":true})"), 40);
+  EXPECT_EQ(cached(prompt + R"(,"echo":true,"logprobs":1)"), 0);
+  const std::string x = std::string(40, 'x');
+  EXPECT_EQ(cached(R"("n":2,"prompt":[")" + x + R"(","y","x","xxz",")" + x + "\"]"), 40 + 1 + 1 + 3 + 40);
+  const Answer reset = post("/reset_prefix_cache", "");
+  EXPECT_EQ(reset.status, 200);
+  EXPECT_EQ(ask("GET", "/reset_prefix_cache").status, 405);
+  EXPECT_EQ(cached(prompt), 0);
+  EXPECT_EQ(cached(prompt + R"(,"cache_salt":"A")"), 0);
 }
 
 // Goal: choices carry their index, in a stream and in a body, and a prompt counts once in usage (case M03).

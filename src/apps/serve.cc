@@ -27,6 +27,7 @@ struct ServeFlags {
   api::ServerOptions server{};
   engine::EngineOptions engine{};
   uint64_t kv_cache_bytes = 0;
+  bool prefix_caching = true;
   std::optional<uint64_t> seed{};
   std::vector<std::string> names{};
   std::string log_level = "info";
@@ -117,7 +118,8 @@ Status load(const ServeFlags& flags, Serving& serving) {
   const scheduler::Limits limits{.max_num_seqs = options.max_num_seqs,
                                  .max_num_batched_tokens = options.max_num_batched_tokens,
                                  .max_model_len = info.max_model_len,
-                                 .total_blocks = info.total_blocks};
+                                 .total_blocks = info.total_blocks,
+                                 .prefix_caching = flags.prefix_caching};
   serving.scheduler = std::make_unique<scheduler::Scheduler>(*serving.model.engine, serving.model.tokenizer.get(),
                                                              limits, serving.clock, *serving.metrics);
   serving.worker = std::thread([&serving] { serving.scheduler->run_until_stopped(); });
@@ -236,6 +238,9 @@ void add_serve(CLI::App& app, Invocation& invocation) {
       ->capture_default_str();
   add_flag(verb, "--kv-cache-memory", flags->kv_cache_bytes, "KV cache size instead, such as 2GiB")
       ->transform(CLI::AsSizeValue(false));
+  verb->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", flags->prefix_caching,
+                 "Keep the KV of finished requests and share it between equal beginnings (on unless switched off)")
+      ->envname("PAGODA_ENABLE_PREFIX_CACHING");
   add_flag(verb, "--drain-timeout", flags->drain_timeout_s, "Seconds running answers get after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();

@@ -1,0 +1,96 @@
+"""The prefix cache as clients and operators meet it: faster the second time, the same bytes every time."""
+import concurrent.futures
+import json
+
+import pytest
+
+from conftest import Server
+
+TEXT = "The lighthouse keeper wrote down every ship that passed, its name, its flag and the hour. " * 12
+
+
+def ask(server, prompt=TEXT, **fields):
+    body = {"prompt": prompt, "max_tokens": 12, "temperature": 0, "seed": 1, "logprobs": 2, "ignore_eos": True} | fields
+    answer = server.post("/v1/completions", body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def cached(answer):
+    return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def bytes_of(answer):
+    """All that must not depend on the cache, as the bytes that came."""
+    return json.dumps(answer["choices"])
+
+
+@pytest.fixture(scope="module")
+def cold():
+    """The answers of a server without prefix cache."""
+    one = Server("--no-enable-prefix-caching")
+    try:
+        answers = {n: ask(one, n=n) for n in (1, 3)}
+        assert cached(answers[1]) == cached(ask(one)) == 0
+        assert one.metric("vllm:prefix_cache_queries_total") == 0
+    finally:
+        one.kill()
+    return answers
+
+
+def test_bytes_do_not_depend_on_the_cache(server, cold):  # K01, M03
+    server.post("/reset_prefix_cache", None)
+    first, second = ask(server), ask(server)
+    tokens = first["usage"]["prompt_tokens"]
+    assert cached(first) == 0 and cached(second) == tokens - 1
+    assert bytes_of(first) == bytes_of(second) == bytes_of(cold[1])
+    assert bytes_of(ask(server, n=3)) == bytes_of(cold[3])
+    scored = ask(server, echo=True)
+    assert cached(scored) == 0
+    assert scored["choices"][0]["logprobs"]["token_logprobs"][tokens:] == first["choices"][0]["logprobs"]["token_logprobs"]
+
+
+def test_salts_do_not_meet_and_a_reset_forgets(server):  # K05
+    server.post("/reset_prefix_cache", None)
+    salts = [("A", False), ("A", True), ("B", False), (None, False), (None, True), ("A", True)]
+    for salt, warm in salts:
+        assert (cached(ask(server, cache_salt=salt)) > 0) == warm, salt
+    answer = server.post("/reset_prefix_cache", None)
+    assert answer.status_code == 200
+    assert cached(ask(server)) == 0
+    for wrong in ("", "x" * 1025, 7):
+        answer = server.post("/v1/completions", {"prompt": "x", "cache_salt": wrong})
+        assert answer.status_code == 400 and answer.json()["error"]["param"] == "cache_salt"
+
+
+def test_metrics_count_hits(server):
+    names = ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total", "vllm:prompt_tokens_total")
+    server.post("/reset_prefix_cache", None)
+    before = [server.metric(name) for name in names]
+    tokens = ask(server)["usage"]["prompt_tokens"]
+    ask(server)
+    queries, hits, prompt = (server.metric(name) - old for name, old in zip(names, before))
+    assert (queries, hits, prompt) == (2 * tokens, tokens - 1, 2 * tokens)
+    server.wait_idle()
+
+
+def test_a_cold_prefix_is_computed_once_for_all_who_wait(server, cold):
+    server.post("/reset_prefix_cache", None)
+    before = server.metric("vllm:prefix_cache_hits_total")
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: ask(server), range(8)))
+    assert {bytes_of(answer) for answer in answers} == {bytes_of(cold[1])}
+    assert sorted(cached(answer) > 0 for answer in answers) == [False] + [True] * 7
+    tokens = answers[0]["usage"]["prompt_tokens"]
+    assert server.metric("vllm:prefix_cache_hits_total") - before >= 7 * (tokens - 16)
+
+
+def test_a_chat_finds_its_last_turn(server):
+    server.post("/reset_prefix_cache", None)
+    messages = [{"role": "user", "content": "Name three birds. " + TEXT[:300]}]
+    with_options = {"temperature": 0, "max_tokens": 24}
+    first = server.post("/v1/chat/completions", {"messages": messages} | with_options).json()
+    messages += [first["choices"][0]["message"], {"role": "user", "content": "And three fish."}]
+    second = server.post("/v1/chat/completions", {"messages": messages} | with_options).json()
+    assert cached(first) == 0
+    assert cached(second) >= first["usage"]["prompt_tokens"]
