@@ -62,7 +62,7 @@ def test_health_during_a_long_prefill(server):  # O01
 
     def prefill():
         words = min(longest, 2048) - 64
-        answer = server.post("/v1/completions", {"prompt": "word " * words, "max_tokens": 1})
+        answer = server.post("/v1/completions", {"prompt": "word " * words, "max_tokens": 1, "cache_salt": "health"})
         status.append(answer.status_code)
         done.set()
 
@@ -84,7 +84,8 @@ def test_health_during_a_long_prefill(server):  # O01
 
 def test_a_short_prompt_does_not_wait_for_a_long_one(server):  # D05
     server.wait_idle()
-    long = threading.Thread(target=server.post, args=("/v1/completions", {"prompt": "word " * 1900, "max_tokens": 1}))
+    long = threading.Thread(target=server.post, args=("/v1/completions", {"prompt": "word " * 1900, "max_tokens": 1,
+                                                                              "cache_salt": "D05"}))
     long.start()
     time.sleep(0.1)
     assert server.post("/v1/completions", {"prompt": "Hi", "max_tokens": 1}).status_code == 200
@@ -93,7 +94,9 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(server):  # D05
     assert overtaken, "the short prompt waited for the long one"
 
 
-def test_memory_does_not_grow_with_requests(server):  # R01, scaled to this suite's time
+def test_memory_does_not_grow_with_requests(own_server):  # R01, scaled to this suite's time
+    server = own_server("--kv-cache-memory", "16MiB")  # some 45 blocks: the first requests fill it with their prefixes
+
     def some(count, base):
         with httpx.Client(base_url=server.url, timeout=60) as client:
             for i in range(count):

@@ -25,13 +25,15 @@ def test_models(client, server):
     assert client.models.retrieve("smollm2:135m").id == "smollm2:135m"
 
 
-def test_chat_and_its_stream_agree(client):
+def test_chat_and_its_stream_agree(client, server):
+    server.post("/reset_prefix_cache", None)  # usage says what was cached: both start cold
     whole = chat(client)
     choice = whole.choices[0]
     assert choice.message.role == "assistant" and choice.message.content
     assert choice.finish_reason in ("stop", "length")
     assert whole.usage.total_tokens == whole.usage.prompt_tokens + whole.usage.completion_tokens
 
+    server.post("/reset_prefix_cache", None)
     chunks = list(chat(client, stream=True, stream_options={"include_usage": True}))
     assert chunks[-1].choices == [] and chunks[-1].usage == whole.usage  # S05
     chunks.pop()
