@@ -5,7 +5,7 @@
 
 #include "core/huge_buffer.h"
 #include "core/result.h"
-#include "core/thread_pool.h"
+#include "core/tensor_view.h"
 #include "engine/batch.h"
 #include "engine/cpu_engine.h"
 #include "kernels/attention/attention.h"

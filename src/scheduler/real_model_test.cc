@@ -89,7 +89,7 @@ TEST(RealModel, ThePrefixCacheChangesNoBit) {
   ASSERT_NE(model, nullptr);
   std::vector<Request> load = requests(*model->tokenizer);
   load.erase(load.begin(), load.begin() + 3);
-  load[0].max_tokens = 20;  // two choices that outgrow a pool for the longest prompt
+  load[0].max_tokens = 34;  // two choices that outgrow a pool for the longest prompt
   for (const int32_t fork : {5, 17, 32, 40}) {
     Request& request = load.emplace_back(load[2]);  // the long text up to there, then its beginning again
     request.prompt.resize(static_cast<size_t>(fork));
