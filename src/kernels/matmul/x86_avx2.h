@@ -20,7 +20,8 @@ void matmul_float_avx2(const PackedMatrix& w, const ActView& x, Range groups, Ma
 
 namespace {
 
-constexpr int kTokensMax = 6;   // tokens of a register tile: 12 sums, 2 weights, 1 broadcast, 1 product = 16 registers
+constexpr int kTokensMax = 6;  // tokens of a register tile: 12 sums, 2 weights, 1 broadcast, 1 product = 16 registers
+constexpr int32_t kAnyTokens = INT32_MAX;
 constexpr int kPanelPairs = 4;  // a panel is 4 pairs of groups = 64 rows
 
 /// Keeps a value in a register where the compiler would reassociate or spill: 10-15 % on these loops.
@@ -69,7 +70,7 @@ constexpr int kPanelPairs = 4;  // a panel is 4 pairs of groups = 64 rows
 //   Panel                    one step of 16 rows, expanded; expand() fills the half `slot` of `count` of them
 //   expanded<T>(...)         16 rows x T tokens over `count` steps, acc [T][16] carried
 //   kDirectTokens            largest T of direct() that keeps its sums in registers
-//   kBatchGroups             groups at once for a few tokens: 1 or 2
+//   kPairTokens              up to how many tokens two groups at once pay: one read of the activations serves both
 //   kPanelTokens             from how many tokens expansion pays; without a Panel it never does
 // All of them run the same chain per output.
 
@@ -107,16 +108,18 @@ void run_tokens(const PackedMatrix& w, const ActView& x, const int32_t (&group)[
   }
 }
 
-// A few tokens: weights are read once, straight from the tiles, two streams.
+// A few tokens: weights are read once, straight from the tiles, two streams or one.
 template <class K>
 void run_batch(const PackedMatrix& w, const ActView& x, Range groups, int32_t columns, Mat<float> y) {
-  if constexpr (K::kBatchGroups == 1) {
-    for (int32_t g = groups.begin; g < groups.end; ++g) run_tokens<K, 1>(w, x, {g}, columns, y);
-  } else {
-    const int32_t half = (groups.size() + 1) / 2;  // an odd one is computed twice: cheaper than tiles of one group
-    for (int32_t i = groups.begin; i < groups.begin + half; ++i)
-      run_tokens<K, 2>(w, x, {i, groups.end - half + i - groups.begin}, columns, y);
+  if constexpr (K::kPairTokens > 0) {
+    if (x.rows <= K::kPairTokens) {
+      const int32_t half = (groups.size() + 1) / 2;  // an odd one is computed twice: cheaper than tiles of one group
+      for (int32_t i = groups.begin; i < groups.begin + half; ++i)
+        run_tokens<K, 2>(w, x, {i, groups.end - half + i - groups.begin}, columns, y);
+      return;
+    }
   }
+  for (int32_t g = groups.begin; g < groups.end; ++g) run_tokens<K, 1>(w, x, {g}, columns, y);
 }
 
 template <class K, int T>

@@ -43,7 +43,8 @@ template <class F>
 struct Block256 {
   using Tile = typename F::Tile;
   static constexpr int32_t kDirectTokens = F::kDirectTokens;
-  static constexpr int32_t kBatchGroups = F::kPlanes == 2 ? 1 : 2;  // two planes are twice the sums in registers
+  static constexpr int32_t kPairTokens =
+      F::kPlanes == 2 ? 0 : kAnyTokens;  // two planes are twice the sums in registers
   static constexpr bool kFix = F::kOffset != 0 || F::kMins == 2;
 
   static int32_t units(const PackedMatrix& w) { return w.cols / 256; }

@@ -17,13 +17,15 @@ constexpr int kPrefetchBytes = 1024;
 //   dwords(tile, block, j, first, second) dwords j and j+4 of a block
 //   dot(sum, lanes)                       int16 sums of the planes -> int32; lanes hold 16 times the activations' sums
 //   scale(tile, block), min(tile, block)
+//   kDirectTokens, kPanelTokens
 
 /// Straight from the tiles.
 template <class F>
 struct Block32 {
   using Tile = typename F::Tile;
-  static constexpr int32_t kDirectTokens = F::kPlanes == 2 ? 4 : 6;
-  static constexpr int32_t kBatchGroups = F::kPlanes == 2 ? 1 : 2;  // two planes are twice the sums in registers
+  static constexpr int32_t kDirectTokens = F::kDirectTokens;
+  static constexpr int32_t kPairTokens =
+      F::kPlanes == 2 ? 0 : kAnyTokens;  // two planes are twice the sums in registers
 
   static int32_t units(const PackedMatrix& w) { return (w.cols + 63) / 64; }
 
@@ -100,8 +102,8 @@ template <class F>
 struct Block32Panels : Block32<F> {
   using Tile = typename F::Tile;
   using Base = Block32<F>;
-  static constexpr int32_t kChunk = 16;  // 64 rows x 1024: 72 KB, in L2
-  static constexpr int32_t kPanelTokens = 12;
+  static constexpr int32_t kChunk = 48;  // 64 rows x 3072: 240 KB, in L2
+  static constexpr int32_t kPanelTokens = F::kPanelTokens;
   static_assert(F::kPlanes == 1);
 
   struct Panel {
@@ -109,18 +111,21 @@ struct Block32Panels : Block32<F> {
     float d[2][2][8], m[2][2][8];
   };
 
-  static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel, int32_t slot) {
+  [[gnu::noinline]] static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel,
+                                       int32_t slot) {
     const Tile* tile = group_tiles<Tile>(w, group, Base::units(w)) + unit;
-    for (int32_t i = 0; i < count; ++i)
+    for (const Tile* const end = tile + count; tile != end; ++tile, ++panel)
+#pragma GCC unroll 1
       for (int block = 0; block < 2; ++block) {
-        _mm256_storeu_ps(panel[i].d[block][slot], F::scale(tile[i], block));
-        if (F::kMin) _mm256_storeu_ps(panel[i].m[block][slot], Base::min_of(tile[i], block));
+        _mm256_storeu_ps(panel->d[block][slot], F::scale(*tile, block));
+        if (F::kMin) _mm256_storeu_ps(panel->m[block][slot], Base::min_of(*tile, block));
+        uint8_t(*q)[32] = &panel->q[block][0][slot];
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
           __m256i first[1], second[1];
-          F::dwords(tile[i], block, j, first, second);
-          store(panel[i].q[block][j][slot], first[0]);
-          store(panel[i].q[block][j + 4][slot], second[0]);
+          F::dwords(*tile, block, j, first, second);
+          store(q[2 * j], first[0]);
+          store(q[2 * (j + 4)], second[0]);
         }
       }
   }
@@ -131,10 +136,12 @@ struct Block32Panels : Block32<F> {
     const int64_t padded = x.cols_padded, first = int64_t{t0} * padded + unit * 64;
     const int8_t* q[T];
     for (int t = 0; t < T; ++t) q[t] = x.q + first + int64_t{t} * padded;
-    int64_t at = first / 32;
-    for (int32_t i = 0; i < count; ++i, ++panel)
+    const int64_t blocks = padded / 32;
+    const float *dy = x.d + first / 32, *sums = x.sums_f32 + first / 32;
+    const int16_t* lane_sums = x.lane_sums + first / 16;
+    for (const Panel* const end = panel + count; panel != end; ++panel)
 #pragma GCC unroll 1
-      for (int block = 0; block < 2; ++block, ++at) {
+      for (int block = 0; block < 2; ++block, ++dy, ++sums, lane_sums += 2) {
         __m256i sum[T][2];
 #pragma GCC unroll 8
         for (int j = 0; j < 8; ++j) {
@@ -152,16 +159,17 @@ struct Block32Panels : Block32<F> {
             PAGODA_PIN(sum[t][1]);
           }
         }
+        const float *d = dy, *s = sums;
+        const int16_t* l = lane_sums;
 #pragma GCC unroll 6
-        for (int t = 0; t < T; ++t) {
+        for (int t = 0; t < T; ++t, d += blocks, s += blocks, l += 2 * blocks) {
           q[t] += 32;
-          const int64_t here = at + t * (padded / 32);
           for (int g = 0; g < 2; ++g) {
             float* lanes = acc[t] + 8 * g;
-            const __m256i dot = F::dot({sum[t][g]}, broadcast4(x.lane_sums + 2 * here));
+            const __m256i dot = F::dot({sum[t][g]}, broadcast4(l));
             _mm256_store_ps(
-                lanes, Base::finish(_mm256_loadu_ps(panel->d[block][g]), _mm256_loadu_ps(panel->m[block][g]), x.d[here],
-                                    x.sums_f32[here], dot, _mm256_load_ps(lanes)));
+                lanes, Base::finish(_mm256_loadu_ps(panel->d[block][g]), _mm256_loadu_ps(panel->m[block][g]), *d, *s,
+                                    dot, _mm256_load_ps(lanes)));
           }
         }
       }

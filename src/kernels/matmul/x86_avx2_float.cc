@@ -60,7 +60,7 @@ template <class E>
 struct Float {
   static constexpr int32_t kChunk = kFloatChunk;
   static constexpr int32_t kDirectTokens = 2;
-  static constexpr int32_t kBatchGroups = 2;
+  static constexpr int32_t kPairTokens = kAnyTokens;
   static constexpr int32_t kPanelTokens = 3;
   using Panel = FloatPanel;
 

@@ -8,10 +8,10 @@ namespace {
 constexpr int kPrefetchBytes = 512;
 
 struct Q4K {
-  static constexpr int32_t kChunk = 12;  // 64 rows x 1024: 75 KB, in L2
+  static constexpr int32_t kChunk = 12;  // 64 rows x 3072: 225 KB, in L2
   static constexpr int32_t kDirectTokens = 4;
-  static constexpr int32_t kBatchGroups = 2;
-  static constexpr int32_t kPanelTokens = 12;
+  static constexpr int32_t kPairTokens = kAnyTokens;
+  static constexpr int32_t kPanelTokens = 16;
 
   static int32_t units(const PackedMatrix& w) { return w.cols / 256; }
 
@@ -23,10 +23,8 @@ struct Q4K {
     float d[2][8], dmin[2][8];
   };
 
-  [[gnu::always_inline]] static __m256 finish(__m256 d, __m256 dmin, __m256 dy, __m256i total, __m256i mins,
-                                              __m256 acc) {
-    __m256 v = _mm256_mul_ps(d, _mm256_cvtepi32_ps(total));
-    v = _mm256_fnmadd_ps(dmin, _mm256_cvtepi32_ps(mins), v);
+  [[gnu::always_inline]] static __m256 finish(__m256 d, __m256 dmin, __m256 dy, __m256 total, __m256 mins, __m256 acc) {
+    const __m256 v = _mm256_fnmadd_ps(dmin, mins, _mm256_mul_ps(d, total));
     return _mm256_fmadd_ps(dy, v, acc);
   }
 
@@ -48,7 +46,8 @@ struct Q4K {
       for (int t = 0; t < T; ++t) {
         const __m256 dy = _mm256_set1_ps(x.d[int64_t{t0 + t} * tiles + b]);
         for (int g = 0; g < G; ++g)
-          acc[t][g] = finish(load_f16(tile[g][b].d), load_f16(tile[g][b].dmin), dy, total[t][g], mins[t][g], acc[t][g]);
+          acc[t][g] = finish(load_f16(tile[g][b].d), load_f16(tile[g][b].dmin), dy, _mm256_cvtepi32_ps(total[t][g]),
+                             _mm256_cvtepi32_ps(mins[t][g]), acc[t][g]);
       }
     }
     for (int t = 0; t < T; ++t)
@@ -101,20 +100,25 @@ struct Q4K {
     }
   }
 
-  static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel, int32_t slot) {
+  [[gnu::noinline]] static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel,
+                                       int32_t slot) {
     const TileQ4K* tile = group_tiles<TileQ4K>(w, group, units(w)) + unit;
     const __m256i low = _mm256_set1_epi8(15);
-    for (int32_t b = 0; b < count; ++b) {
-      _mm256_storeu_ps(panel[b].d[slot], load_f16(tile[b].d));
-      _mm256_storeu_ps(panel[b].dmin[slot], load_f16(tile[b].dmin));
+    for (const TileQ4K* const end = tile + count; tile != end; ++tile, ++panel) {
+      _mm256_storeu_ps(panel->d[slot], load_f16(tile->d));
+      _mm256_storeu_ps(panel->dmin[slot], load_f16(tile->dmin));
+#pragma GCC unroll 1
       for (int p = 0; p < 4; ++p) {
-        const TileQ4K::Pair& pair = tile[b].pair[p];
-        store(panel[b].scale[p][slot], _mm256_cvtepu8_epi16(load_half(pair.scale)));
-        store(panel[b].min[p][slot], _mm256_cvtepu8_epi16(load_half(pair.min)));
+        const TileQ4K::Pair& pair = tile->pair[p];
+        store(panel->scale[p][slot], _mm256_cvtepu8_epi16(load_half(pair.scale)));
+        store(panel->min[p][slot], _mm256_cvtepu8_epi16(load_half(pair.min)));
+        uint8_t(*q)[32] = &panel->q[p][0][slot];
+#pragma GCC unroll 8
         for (int j = 0; j < 8; ++j) {
-          const __m256i v = load(pair.q[j]);
-          store(panel[b].q[p][2 * j][slot], _mm256_and_si256(v, low));
-          store(panel[b].q[p][2 * j + 1][slot], _mm256_and_si256(_mm256_srli_epi16(v, 4), low));
+          __m256i v = load(pair.q[j]);
+          PAGODA_PIN(v);
+          store(q[4 * j], _mm256_and_si256(v, low));
+          store(q[4 * j + 2], _mm256_and_si256(_mm256_srli_epi16(v, 4), low));
         }
       }
     }
@@ -129,6 +133,8 @@ struct Q4K {
     const int16_t *m = x.m + first / 32, *ms = x.sums + first / 32;
     for (int32_t b = 0; b < count; ++b, ++panel, m += 8, ms += 8) {
       __m256i total[T][2], scale[T][2];
+      __m256 mins[T][2];
+      min_sums<T>(*panel, ms, blocks, mins);
 #pragma GCC unroll 1
       for (int p = 0; p < 4; ++p) {
 #pragma GCC unroll 6
@@ -154,16 +160,40 @@ struct Q4K {
       for (int t = 0; t < T; ++t) {
         const __m256 dy = _mm256_set1_ps(x.d[(first + b * 256) / 256 + t * (x.cols_padded / 256)]);
         for (int g = 0; g < 2; ++g) {
-          __m256i mins = _mm256_setzero_si256();
-          for (int p = 0; p < 4; ++p)
-            mins =
-                _mm256_add_epi32(mins, _mm256_madd_epi16(load(panel->min[p][g]), broadcast4(ms + t * blocks + 2 * p)));
           float* lanes = acc[t] + 8 * g;
-          _mm256_store_ps(lanes, finish(_mm256_loadu_ps(panel->d[g]), _mm256_loadu_ps(panel->dmin[g]), dy,
-                                        load(&total[t][g]), mins, _mm256_load_ps(lanes)));
+          _mm256_store_ps(lanes,
+                          finish(_mm256_loadu_ps(panel->d[g]), _mm256_loadu_ps(panel->dmin[g]), dy,
+                                 _mm256_cvtepi32_ps(load(&total[t][g])),
+                                 _mm256_load_ps(reinterpret_cast<const float*>(&mins[t][g])), _mm256_load_ps(lanes)));
         }
       }
     }
+  }
+
+  // Of a block: mins times the sums of the activations. First thing in a block, where all registers are free.
+  template <int T>
+  [[gnu::always_inline]] static void min_sums(const Panel& panel, const int16_t* ms, int64_t blocks,
+                                              __m256 (&mins)[T][2]) {
+    __m256i sum[T][2];
+#pragma GCC unroll 4
+    for (int p = 0; p < 4; ++p) {
+      __m256i n0 = load(panel.min[p][0]), n1 = load(panel.min[p][1]);
+      PAGODA_PIN(n0);
+      PAGODA_PIN(n1);
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t) {
+        __m256i m = broadcast4(ms + t * blocks + 2 * p);
+        PAGODA_PIN(m);
+        const __m256i m0 = _mm256_madd_epi16(n0, m), m1 = _mm256_madd_epi16(n1, m);
+        sum[t][0] = p == 0 ? m0 : _mm256_add_epi32(sum[t][0], m0);
+        sum[t][1] = p == 0 ? m1 : _mm256_add_epi32(sum[t][1], m1);
+        PAGODA_PIN(sum[t][0]);
+        PAGODA_PIN(sum[t][1]);
+      }
+    }
+#pragma GCC unroll 6
+    for (int t = 0; t < T; ++t)
+      for (int g = 0; g < 2; ++g) _mm256_store_ps(reinterpret_cast<float*>(&mins[t][g]), _mm256_cvtepi32_ps(sum[t][g]));
   }
 
   // Eight dwords of 16 rows times T tokens, in int16 lanes.

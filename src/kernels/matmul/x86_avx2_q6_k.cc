@@ -9,10 +9,10 @@ namespace {
 constexpr int kPrefetchBytes = 512;
 
 struct Q6K {
-  static constexpr int32_t kChunk = 4;  // 64 rows x 1024: 74 KB, in L2
-  static constexpr int32_t kDirectTokens = 2;
-  static constexpr int32_t kBatchGroups = 2;
-  static constexpr int32_t kPanelTokens = 4;
+  static constexpr int32_t kChunk = 12;  // 64 rows x 3072: 222 KB, in L2
+  static constexpr int32_t kDirectTokens = 6;
+  static constexpr int32_t kPairTokens = 2;  // more spill
+  static constexpr int32_t kPanelTokens = 12;
 
   static int32_t units(const PackedMatrix& w) { return w.cols / 256; }
 
@@ -106,22 +106,24 @@ struct Q6K {
     }
   }
 
-  static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel, int32_t slot) {
+  [[gnu::noinline]] static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel,
+                                       int32_t slot) {
     const TileQ6K* tile = group_tiles<TileQ6K>(w, group, units(w)) + unit;
-    for (int32_t b = 0; b < count; ++b) {
-      _mm256_storeu_ps(panel[b].d[slot], load_f16(tile[b].d));
-      for (int p = 0; p < 4; ++p)
-        for (int h = 0; h < 2; ++h) {
-          const TileQ6K::Pair& pair = tile[b].pair[p];
-          store(panel[b].scale[p][h][slot], _mm256_cvtepi8_epi16(load_half(pair.scale[h])));
+    for (const TileQ6K* const end = tile + count; tile != end; ++tile, ++panel) {
+      _mm256_storeu_ps(panel->d[slot], load_f16(tile->d));
+#pragma GCC unroll 1
+      for (int ph = 0; ph < 8; ++ph) {
+        const TileQ6K::Pair& pair = tile->pair[ph / 2];
+        store(panel->scale[ph / 2][ph % 2][slot], _mm256_cvtepi8_epi16(load_half(pair.scale[ph % 2])));
+        uint8_t(*q)[32] = &panel->q[ph / 2][ph % 2][0][slot];
 #pragma GCC unroll 4
-          for (int j = 0; j < 4; ++j) {
-            __m256i even, odd;
-            six_bits(pair.half[h], j, &even, &odd);
-            store(panel[b].q[p][h][2 * j][slot], even);
-            store(panel[b].q[p][h][2 * j + 1][slot], odd);
-          }
+        for (int j = 0; j < 4; ++j) {
+          __m256i even, odd;
+          six_bits(pair.half[ph % 2], j, &even, &odd);
+          store(q[4 * j], even);
+          store(q[4 * j + 2], odd);
         }
+      }
     }
   }
 

@@ -10,7 +10,7 @@ constexpr int kPrefetchBytes = 512;
 
 struct Q8_0 {
   static constexpr int32_t kDirectTokens = 4;
-  static constexpr int32_t kBatchGroups = 2;
+  static constexpr int32_t kPairTokens = kAnyTokens;
 
   static int32_t units(const PackedMatrix& w) { return (w.cols + 63) / 64; }
 

@@ -15,6 +15,7 @@ namespace {
 struct IQ4NL {
   using Tile = TileQ4_0;
   static constexpr int kPlanes = 2;
+  static constexpr int32_t kDirectTokens = 4;
   static constexpr bool kMin = false;
   [[gnu::always_inline]] static void dwords(const Tile& tile, int block, int j, __m256i (&first)[2],
                                             __m256i (&second)[2]) {
@@ -42,6 +43,7 @@ static_assert(is_table_plus_12());
 struct MXFP4 {
   using Tile = TileMXFP4;
   static constexpr int kPlanes = 1;
+  static constexpr int32_t kDirectTokens = 6, kPanelTokens = 12;
   static constexpr bool kMin = false;
   [[gnu::always_inline]] static void dwords(const Tile& tile, int block, int j, __m256i (&first)[1],
                                             __m256i (&second)[1]) {
