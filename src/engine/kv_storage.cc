@@ -58,12 +58,12 @@ Result<int32_t> plan_kv_blocks(const KvDemand& d) {
 
 Result<KvStorage> KvStorage::create(const model::ModelConfig& config, kernels::KvType type, int32_t total_blocks) {
   KvStorage storage;
-  PAGODA_TRY(storage.buffer_, HugeBuffer::allocate(kv_block_bytes(config, type) * total_blocks));
+  const int64_t stride = kv_block_bytes(config, type);
+  PAGODA_TRY(storage.buffer_, HugeBuffer::allocate(stride * total_blocks));
   std::byte* base = storage.buffer_.data();
   for (const model::LayerConfig& layer : config.layers) {
-    const int64_t stride = kernels::kv_block_bytes(type, layer.kv_heads, config.head_dim);
     storage.layers_.push_back({type, layer.kv_heads, config.head_dim, base, stride});
-    base += stride * total_blocks;
+    base += kernels::kv_block_bytes(type, layer.kv_heads, config.head_dim);
   }
   return storage;
 }

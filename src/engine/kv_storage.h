@@ -32,7 +32,8 @@ struct KvDemand {
 /// kNoCapacity with the numbers and three ways out.
 Result<int32_t> plan_kv_blocks(const KvDemand& demand);
 
-/// The bytes of the KV cache: [layer][block], lowest blocks touched first, so an idle pool costs no memory.
+/// The bytes of the KV cache: [block][layer], lowest blocks touched first, so an idle pool costs no memory and a short
+/// conversation one huge page instead of one a layer.
 class KvStorage {
  public:
   static Result<KvStorage> create(const model::ModelConfig& config, kernels::KvType type, int32_t total_blocks);
