@@ -72,7 +72,8 @@ void KvStorage::copy(BlockCopy copy, Range layers) const {
   for (int32_t l = layers.begin; l < layers.end; ++l) {
     const kernels::KvLayer& layer = layers_[static_cast<size_t>(l)];
     const auto block = [&](BlockId id) { return layer.base + static_cast<int64_t>(id) * layer.block_stride_bytes; };
-    std::memcpy(block(copy.to), block(copy.from), static_cast<size_t>(layer.block_stride_bytes));
+    std::memcpy(block(copy.to), block(copy.from),
+                static_cast<size_t>(kernels::kv_block_bytes(layer.type, layer.kv_heads, layer.head_dim)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <set>
 #include <string>
@@ -18,7 +19,9 @@ using weights::GgufTensor;
 
 namespace {
 
-constexpr int64_t kMatrixAlign = 4096;  // a matrix begins on a page of its own: two threads never share one
+constexpr int64_t kMatrixAlign = 4096;             // a matrix begins on a page of its own: two threads never share one
+constexpr int64_t kPieceBytes = int64_t{1} << 20;  // of the file: small beside the weights, large beside a system call
+constexpr int64_t kFaultAround = int64_t{64} << 10;  // a page fault also maps again what lies up to here before it
 
 Error corrupt(std::string message) { return Error{Code::kCorruptFile, std::move(message)}; }
 
@@ -77,22 +80,24 @@ class WeightLoader {
     return ok_status();
   }
 
+  /// Packs every matrix in pieces, a few pages of the file behind each thread: what is packed leaves the memory at
+  /// once, so that the peak is the packed weights and not those plus the largest tensor.
   Status pack_all(ThreadPool& pool, const std::function<void(double)>& progress) {
     PAGODA_TRY(out_.packed_, HugeBuffer::allocate(packed_bytes_));
     for (Source& source : sources_) source.linear->w.data = out_.packed_.data() + source.offset;
-    int64_t done = 0;
-    size_t next = 0;
-    const auto pack = [&](size_t begin, size_t end, const std::function<void(Worker&)>& body) {
-      pool.run(body);
-      for (size_t i = begin; i < end; ++i) {
-        file_.release(*sources_[i].tensor);
-        done += sources_[i].bytes;
-      }
-      if (progress) progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(1, packed_bytes_)));
-    };
-    for (size_t l = 0; l < out_.layers_.size(); ++l, next += kMatricesALayer)
-      pack(next, next + kMatricesALayer, [&](Worker& worker) { pack_layer(worker, l, next); });
-    pack(next, next + 1, [&](Worker& worker) { pack_rows(next, worker.share(config_.vocab, ops_.matmul.row_grain)); });
+    const std::vector<Piece> pieces = list_pieces();
+    std::atomic<int64_t> done_bytes{0};
+    pool.run_loops(1, [&](LoopWorker& worker) {
+      worker.each(static_cast<int32_t>(pieces.size()), {.least = 1, .most = 1}, [&](Range range) {
+        for (int32_t i = range.begin; i < range.end; ++i) {
+          const int64_t bytes = pack_piece(pieces[static_cast<size_t>(i)]);
+          const int64_t done = done_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+          if (worker.index() == 0 && progress) progress(static_cast<double>(done) / static_cast<double>(file_bytes_));
+        }
+      });
+    });
+    for (const Source& source : sources_) file_.release(source.tensor->data);
+    if (progress) progress(1.);
     return ok_status();
   }
 
@@ -104,7 +109,11 @@ class WeightLoader {
     const GgufTensor* tensor;
     int32_t first_row;  // of the tensor; a fused one is the source of several matrices
     Linear* linear;
-    int64_t offset, bytes;
+    int64_t offset;
+  };
+  struct Piece {
+    size_t source;
+    Range rows;  // of the matrix, cut at the packer's grain
   };
 
   Status find_layer(size_t l) {
@@ -173,7 +182,8 @@ class WeightLoader {
   void add(Linear& out, const GgufTensor* tensor, int32_t first, int32_t rows) {
     out.w = {tensor->type, rows, tensor->cols(), nullptr};
     const int64_t bytes = ops_.matmul.packed_bytes(tensor->type, rows, tensor->cols());
-    sources_.push_back({tensor, first, &out, packed_bytes_, bytes});
+    sources_.push_back({tensor, first, &out, packed_bytes_});
+    file_bytes_ += rows * kernels::row_bytes(tensor->type, tensor->cols());
     packed_bytes_ += round_up(bytes, kMatrixAlign);
   }
 
@@ -203,25 +213,31 @@ class WeightLoader {
     return static_cast<const float*>(out_.vectors_.back().get());
   }
 
-  void pack_rows(size_t source, Range rows) const {
-    if (rows.empty()) return;
-    const Source& from = sources_[source];
-    const kernels::PackedMatrix& to = from.linear->w;
-    const std::byte* first = from.tensor->data.data() + from.first_row * kernels::row_bytes(to.type, to.cols);
-    ops_.matmul.pack(to.type, first, to.rows, to.cols, rows, out_.packed_.data() + from.offset);
+  /// All matrices in the order a step reads them, in pieces of whole groups of rows.
+  std::vector<Piece> list_pieces() const {
+    const int32_t grain = ops_.matmul.row_grain;
+    std::vector<Piece> pieces;
+    for (size_t source = 0; source < sources_.size(); ++source) {
+      const kernels::PackedMatrix& w = sources_[source].linear->w;
+      const int64_t fit = std::max<int64_t>(1, kPieceBytes / kernels::row_bytes(w.type, w.cols) / grain);
+      const int32_t step = static_cast<int32_t>(std::min<int64_t>(fit * grain, w.rows));
+      for (int32_t row = 0; row < w.rows; row += step) pieces.push_back({source, {row, std::min(w.rows, row + step)}});
+    }
+    return pieces;
   }
 
-  /// The layer's seven matrices in the order find_layer added them: q, k, v, output, gate, up, down.
-  void pack_layer(const Worker& worker, size_t l, size_t first) const {
-    const int32_t grain = ops_.matmul.row_grain;
-    const LayerConfig& shape = config_.layers[l];
-    const Range units = worker.share(qkv_units(shape, config_.head_dim, grain));
-    const QkvPart qkv = qkv_part(units, shape, config_.head_dim, grain);
-    pack_rows(first, qkv.q);
-    pack_rows(first + 1, qkv.k);
-    pack_rows(first + 2, qkv.v);
-    for (size_t i = 3; i < kMatricesALayer; ++i)
-      pack_rows(first + i, worker.share(sources_[first + i].linear->w.rows, grain));
+  /// Bytes of the file that were packed.
+  int64_t pack_piece(const Piece& piece) const {
+    const Source& from = sources_[piece.source];
+    const kernels::PackedMatrix& to = from.linear->w;
+    const int64_t row_bytes = kernels::row_bytes(to.type, to.cols);
+    const std::span<const std::byte> all = from.tensor->data;
+    const int64_t first = from.first_row * row_bytes, begin = first + piece.rows.begin * row_bytes;
+    const int64_t end = first + piece.rows.end * row_bytes;
+    ops_.matmul.pack(to.type, all.data() + first, to.rows, to.cols, piece.rows, out_.packed_.data() + from.offset);
+    const int64_t behind = std::max<int64_t>(0, begin - kFaultAround);
+    file_.release(all.subspan(static_cast<size_t>(behind), static_cast<size_t>(end - behind)));
+    return end - begin;
   }
 
   const GgufFile& file_;
@@ -229,7 +245,7 @@ class WeightLoader {
   const kernels::Ops& ops_;
   Weights out_;
   std::vector<Source> sources_;
-  int64_t packed_bytes_ = 0;
+  int64_t packed_bytes_ = 0, file_bytes_ = 0;
   std::set<std::string> used_;
 };
 

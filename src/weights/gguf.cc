@@ -127,10 +127,10 @@ class MappedGguf final : public GgufFile {
     for (const MappedFile& map : maps_) bytes += static_cast<int64_t>(map.bytes().size());
     return bytes;
   }
-  void release(const GgufTensor& tensor) const override {
+  void release(std::span<const std::byte> part) const override {
     for (const MappedFile& map : maps_) {
       const std::span<const std::byte> all = map.bytes();
-      if (tensor.data.data() >= all.data() && tensor.data.data() < all.data() + all.size()) map.release(tensor.data);
+      if (part.data() >= all.data() && part.data() < all.data() + all.size()) map.release(part);
     }
   }
 

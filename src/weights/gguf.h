@@ -54,8 +54,9 @@ class GgufFile {
   virtual std::vector<std::string_view> keys() const = 0;     // in file order
   virtual uint32_t version() const = 0;
   virtual int64_t file_bytes() const = 0;                     // all parts
-  /// The pages of `tensor` are no longer needed (after repacking).
-  virtual void release(const GgufTensor& tensor) const = 0;
+  /// The whole pages in `part` of a tensor's data are not needed for now (after repacking): they stop counting as this
+  /// process's memory, and reading them again costs a page fault. Any thread may call it.
+  virtual void release(std::span<const std::byte> part) const = 0;
 
   // Typed access: kCorruptFile naming the key if it is missing or of another type. Any integer type is accepted
   // where its value fits; get_f64 accepts integers too.

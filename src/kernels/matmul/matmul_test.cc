@@ -29,7 +29,7 @@ struct Named {
 
 std::vector<Named> available_kernels() {
   std::vector<Named> found;
-#define PAGODA_MATMUL_KERNEL(need, name, matmul, quantize) \
+#define PAGODA_MATMUL_KERNEL(need, name, pack, matmul, quantize) \
   if (isa::covers(isa::detected(), need)) found.push_back({#name, need, select_matmul(need), quantize});
 #include "kernels/matmul/kernels.inc"
 #undef PAGODA_MATMUL_KERNEL
@@ -195,6 +195,34 @@ TEST(Matmul, EveryKernelEqualsThePortableOneBitForBit) {
             EXPECT_TRUE(same_bits(multiply(kernel.ops, w.matrix, a.view), want))
                 << kernel.name << " " << type_traits(weights.type)->name << " T=" << t << " K=" << k << " N=" << n;
           }
+        }
+      }
+}
+
+// Goal: every packer writes the portable packer's bytes, reads no byte beyond the rows and writes none outside its
+// range. Method: rows that end at a guard page, memcmp of the whole matrix over a fill, packed at once and in uneven
+// ranges.
+TEST(Matmul, EveryPackerEqualsThePortableOneBitForBit) {
+  std::mt19937 rng(20261130);
+  for (const Weights& weights : kTypes)
+    for (int32_t k : widths(weights.type))
+      for (int32_t n : {5, 8, 40, 83}) {
+        const auto rows = random_rows(weights, n, k, rng);
+        const Guarded in((rows.size() + 63) / 64 * 64, 0);
+        std::byte* src = in.data() + (rows.size() + 63) / 64 * 64 - rows.size();  // any alignment; ends at the guard
+        std::memcpy(src, rows.data(), rows.size());
+        const Packed want = pack(portable().ops, weights.type, rows, n, k);
+        for (const Named& kernel : available_kernels()) {
+          const auto bytes = static_cast<size_t>(kernel.ops.packed_bytes(weights.type, n, k));
+          const Guarded whole(bytes, 0xee), pieces(bytes, 0xee);
+          kernel.ops.pack(weights.type, src, n, k, {0, n}, whole.data());
+          for (const Range range : {Range{0, std::min(n, 8)}, Range{std::min(n, 8), std::min(n, 24)},
+                                    Range{std::min(n, 24), n}, Range{n, n}})
+            kernel.ops.pack(weights.type, src, n, k, range, pieces.data());
+          EXPECT_EQ(0, std::memcmp(whole.data(), want.storage.data(), bytes))
+              << kernel.name << " " << type_traits(weights.type)->name << " K=" << k << " N=" << n;
+          EXPECT_EQ(0, std::memcmp(pieces.data(), want.storage.data(), bytes))
+              << kernel.name << " " << type_traits(weights.type)->name << " K=" << k << " N=" << n << " in pieces";
         }
       }
 }
