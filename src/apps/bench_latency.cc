@@ -64,6 +64,7 @@ class LatencyBench {
   }
 
   Result<LatencyReport> run(int32_t rounds, bool chatty) {
+    model_.engine->settle_memory();
     PAGODA_TRY_STATUS(make_sequences());
     measure_rates();
     const StealWatch all;

@@ -1,9 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <span>
+#include <string>
 
 #include "core/clock.h"
+#include "core/fresh_pages.h"
 #include "core/huge_buffer.h"
 #include "core/isa.h"
 #include "core/log.h"
@@ -77,6 +82,70 @@ TEST(HugeBuffer, IsZeroAlignedAndWritable) {
   EXPECT_EQ(moved.data()[(5 << 20) - 1], std::byte{7});
   EXPECT_EQ(HugeBuffer::allocate(0).value().data(), nullptr);
   EXPECT_FALSE(HugeBuffer::allocate(int64_t{1} << 60).ok());
+}
+
+// KiB of huge pages in the mapping that holds `at`.
+int64_t huge_kib(const void* at) {
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0, end = 0;
+    long long kib = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2)
+      here = begin <= reinterpret_cast<uintptr_t>(at) && reinterpret_cast<uintptr_t>(at) < end;
+    if (here && std::sscanf(line.c_str(), "AnonHugePages: %lld kB", &kib) == 1) return kib;
+  }
+  return -1;
+}
+
+constexpr size_t kPart = 1 << 20, kParts = 24;
+
+std::span<std::byte> whole(const HugeBuffer& buffer) { return {buffer.data(), static_cast<size_t>(buffer.bytes())}; }
+
+// Commits and fills part after part: part i with bytes i + 1.
+void fill(FreshPages& pages, const HugeBuffer& buffer) {
+  for (size_t i = 0; i < kParts; ++i) {
+    const std::span<std::byte> part = whole(buffer).subspan(i * kPart, kPart);
+    pages.commit(part);
+    ASSERT_EQ(part[0], std::byte{0});
+    std::fill(part.begin(), part.end(), static_cast<std::byte>(i + 1));
+    pages.commit(part);  // content stays
+  }
+}
+
+// Goal: where huge pages are dear, memory comes in small ones, and its content survives becoming huge. Where the kernel
+// grants huge pages at all, that is seen in its own account of the mapping.
+TEST(FreshPages, GoesOverToSmallPagesAndBackWithoutLosingAByte) {
+  int64_t all = 0;
+  {
+    const HugeBuffer buffer = HugeBuffer::allocate(kPart * kParts).take();
+    FreshPages cheap(whole(buffer), {.huge_us = INT64_MAX, .small_us = INT64_MAX});
+    fill(cheap, buffer);
+    all = huge_kib(buffer.data());
+    cheap.settle_later(0);
+    cheap.settle_now();  // nothing to do
+  }
+  const HugeBuffer buffer = HugeBuffer::allocate(kPart * kParts).take();
+  FreshPages dear(whole(buffer), {.huge_us = 0, .small_us = INT64_MAX});
+  fill(dear, buffer);
+  if (all > 0) {
+    EXPECT_LE(huge_kib(buffer.data()), all / 2);
+  }
+  dear.settle_later(1'000'000);
+  dear.settle_now();  // does not wait for the delay
+  for (size_t i = 0; i < kParts * kPart; i += 512)
+    ASSERT_EQ(buffer.data()[i], static_cast<std::byte>(i / kPart + 1)) << i;
+  if (all > 0) {
+    EXPECT_GT(huge_kib(buffer.data()), all / 2);
+  }
+}
+
+// Goal: whoever leaves early does not wait for the background. Method: destruction within the delay.
+TEST(FreshPages, EndsAtOnce) {
+  const HugeBuffer buffer = HugeBuffer::allocate(64 << 20).take();
+  FreshPages pages({buffer.data(), static_cast<size_t>(buffer.bytes())}, {.huge_us = 0, .small_us = INT64_MAX});
+  for (int64_t at = 0; at < buffer.bytes(); at += 2 << 20) pages.commit({buffer.data() + at, 2 << 20});
+  pages.settle_later(1'000'000);
 }
 
 TEST(Machine, ReadsWhatEveryLinuxHas) {

@@ -29,6 +29,7 @@ class CpuEngineImpl final : public CpuEngine {
   const EngineInfo& info() const override { return info_; }
   const model::ModelConfig& config() const override { return model_->config(); }
   std::span<const std::byte> packed_weights() const override { return model_->weights().packed(); }
+  void settle_memory() override { model_->weights().settle(); }
   ThreadPool& thread_pool() override { return pool_; }
 
  private:

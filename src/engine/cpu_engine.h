@@ -57,6 +57,8 @@ class CpuEngine : public Engine {
   virtual const model::ModelConfig& config() const = 0;
   /// The packed matrices, in the order a step reads them: what a bandwidth measurement should read.
   virtual std::span<const std::byte> packed_weights() const = 0;
+  /// Returns when the weights lie in the pages they stay in: for who measures decoding (model::Weights::settle).
+  virtual void settle_memory() = 0;
   /// The threads that run steps; whoever measures the machine between two steps should do it with them.
   virtual ThreadPool& thread_pool() = 0;
 };

@@ -21,6 +21,7 @@ namespace {
 
 constexpr int64_t kMatrixAlign = 4096;             // a matrix begins on a page of its own: two threads never share one
 constexpr int64_t kPieceBytes = int64_t{1} << 20;  // of the file: small beside the weights, large beside a system call
+constexpr int64_t kSettleDelayMs = 3000;           // a first answer goes before better pages
 constexpr int64_t kFaultAround = int64_t{64} << 10;  // a page fault also maps again what lies up to here before it
 
 Error corrupt(std::string message) { return Error{Code::kCorruptFile, std::move(message)}; }
@@ -84,6 +85,8 @@ class WeightLoader {
   /// once, so that the peak is the packed weights and not those plus the largest tensor.
   Status pack_all(ThreadPool& pool, const std::function<void(double)>& progress) {
     PAGODA_TRY(out_.packed_, HugeBuffer::allocate(packed_bytes_));
+    out_.pages_ =
+        std::make_unique<FreshPages>(std::span(out_.packed_.data(), static_cast<size_t>(out_.packed_.bytes())));
     for (Source& source : sources_) source.linear->w.data = out_.packed_.data() + source.offset;
     const std::vector<Piece> pieces = list_pieces();
     std::atomic<int64_t> done_bytes{0};
@@ -97,6 +100,7 @@ class WeightLoader {
       });
     });
     for (const Source& source : sources_) file_.release(source.tensor->data);
+    out_.pages_->settle_later(kSettleDelayMs);
     if (progress) progress(1.);
     return ok_status();
   }
@@ -234,7 +238,12 @@ class WeightLoader {
     const std::span<const std::byte> all = from.tensor->data;
     const int64_t first = from.first_row * row_bytes, begin = first + piece.rows.begin * row_bytes;
     const int64_t end = first + piece.rows.end * row_bytes;
-    ops_.matmul.pack(to.type, all.data() + first, to.rows, to.cols, piece.rows, out_.packed_.data() + from.offset);
+    std::byte* packed = out_.packed_.data() + from.offset;
+    const int64_t group_bytes = ops_.matmul.packed_bytes(to.type, ops_.matmul.row_grain, to.cols);
+    const int64_t first_group = piece.rows.begin / ops_.matmul.row_grain;
+    const int64_t groups = div_ceil(piece.rows.end, ops_.matmul.row_grain) - first_group;
+    out_.pages_->commit({packed + first_group * group_bytes, static_cast<size_t>(groups * group_bytes)});
+    ops_.matmul.pack(to.type, all.data() + first, to.rows, to.cols, piece.rows, packed);
     const int64_t behind = std::max<int64_t>(0, begin - kFaultAround);
     file_.release(all.subspan(static_cast<size_t>(behind), static_cast<size_t>(end - behind)));
     return end - begin;

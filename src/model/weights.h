@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/fresh_pages.h"
 #include "core/huge_buffer.h"
 #include "core/result.h"
 #include "core/thread_pool.h"
@@ -63,6 +64,12 @@ class Weights {
   /// All packed matrices, layer by layer, then the head.
   std::span<const std::byte> packed() const { return {packed_.data(), static_cast<size_t>(packed_.bytes())}; }
 
+  /// Returns when the weights lie in the pages they stay in (FreshPages); until then reading them may be a sixth
+  /// slower.
+  void settle() const {
+    if (pages_) pages_->settle_now();
+  }
+
  private:
   friend class WeightLoader;
   std::vector<LayerWeights> layers_;
@@ -70,6 +77,7 @@ class Weights {
   Linear head_;
   const weights::GgufTensor* embedding_ = nullptr;  // null when tied to the head
   HugeBuffer packed_;
+  std::unique_ptr<FreshPages> pages_;              // of packed_; ends before it
   std::vector<std::unique_ptr<float[]>> vectors_;  // gains and biases
   int64_t vector_bytes_ = 0;
 };

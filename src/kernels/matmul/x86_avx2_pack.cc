@@ -19,7 +19,6 @@ struct Source {
   return _mm_loadu_si128(static_cast<const __m128i*>(p));
 }
 [[gnu::always_inline]] inline void store(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
-[[gnu::always_inline]] inline void store_half(void* p, __m128i v) { _mm_storeu_si128(static_cast<__m128i*>(p), v); }
 
 /// Sixteen bytes of each row at `at` -> dword i of the eight rows in d[i].
 struct Dwords {
