@@ -108,7 +108,6 @@ class WeightLoader {
   Weights take() { return std::move(out_); }
 
  private:
-  static constexpr size_t kMatricesALayer = 7;
   struct Source {
     const GgufTensor* tensor;
     int32_t first_row;  // of the tensor; a fused one is the source of several matrices
