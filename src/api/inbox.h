@@ -26,6 +26,8 @@ struct Delta {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
   int32_t cached_tokens = 0;
+  int32_t cache_exit_at = 0;
+  scheduler::CacheExit cache_exit = scheduler::CacheExit::kNewText;
 };
 
 /// Events of one HTTP request on their way from the worker thread to a connection.

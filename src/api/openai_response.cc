@@ -36,6 +36,29 @@ Json finish_name(const std::optional<FinishReason>& finish) {
   return nullptr;
 }
 
+const char* exit_name(scheduler::CacheExit exit) {
+  using scheduler::CacheExit;
+  switch (exit) {
+    case CacheExit::kComplete:
+      return "complete";
+    case CacheExit::kNewText:
+      return "new_text";
+    case CacheExit::kSalt:
+      return "salt";
+    case CacheExit::kEvicted:
+      return "evicted";
+    case CacheExit::kReset:
+      return "reset";
+    case CacheExit::kPartialBlock:
+      return "partial_block";
+    case CacheExit::kPromptScores:
+      return "prompt_logprobs";
+    case CacheExit::kOff:
+      return "off";
+  }
+  return "new_text";
+}
+
 /// All that one choice has said.
 struct Choice {
   Delta all{};
@@ -60,7 +83,7 @@ class Writer : public ResponseWriter {
         choice.started = true;
         choice.all.completion_tokens = delta.completion_tokens;
         choice.all.prompt_tokens = std::max(choice.all.prompt_tokens, delta.prompt_tokens);
-        choice.all.cached_tokens = std::max(choice.all.cached_tokens, delta.cached_tokens);
+        keep_cache(delta, choice.all);
       } else {
         accumulate(std::move(delta), choice.all);
       }
@@ -74,6 +97,7 @@ class Writer : public ResponseWriter {
       JsonText last = envelope(true);
       last.member("choices", Json::array());
       last.member("usage", total_usage());
+      last.member("cache", cache_report());
       events = sse_event(std::move(last).done());
     }
     return events + "data: [DONE]\n\n";
@@ -88,6 +112,7 @@ class Writer : public ResponseWriter {
     JsonText answer = envelope(false);
     answer.member_text("choices", std::move(choices).done());
     answer.member("usage", total_usage());
+    answer.member("cache", cache_report());
     finish_body(answer);
     return std::move(answer).done();
   }
@@ -151,6 +176,12 @@ class Writer : public ResponseWriter {
   std::vector<Choice> choices_;
 
  private:
+  static void keep_cache(const Delta& delta, Delta& all) {
+    all.cached_tokens = std::max(all.cached_tokens, delta.cached_tokens);
+    all.cache_exit_at = delta.cache_exit_at;
+    all.cache_exit = delta.cache_exit;
+  }
+
   static void accumulate(Delta delta, Delta& all) {
     all.tokens += delta.tokens;
     all.text += delta.text;
@@ -164,7 +195,7 @@ class Writer : public ResponseWriter {
     }
     all.prompt_tokens = std::max(all.prompt_tokens, delta.prompt_tokens);
     all.completion_tokens = std::max(all.completion_tokens, delta.completion_tokens);
-    all.cached_tokens = std::max(all.cached_tokens, delta.cached_tokens);
+    keep_cache(delta, all);
   }
 
   JsonText envelope(bool streaming) const {
@@ -196,6 +227,20 @@ class Writer : public ResponseWriter {
     json["total_tokens"] = prompt_tokens + completion_tokens;
     json["prompt_tokens_details"] = Json{{"cached_tokens", cached_tokens}};
     return json;
+  }
+
+  /// One entry a prompt: how much of it was found, and where and why it left what is cached.
+  Json cache_report() const {
+    Json report = Json::array();
+    for (size_t c = 0; c < choices_.size(); c += static_cast<size_t>(facts_.generation.n)) {
+      const Delta& first = choices_[c].all;
+      Json prompt;
+      prompt["cached_tokens"] = first.cached_tokens;
+      prompt["left_at"] = first.cache_exit_at;
+      prompt["why"] = exit_name(first.cache_exit);
+      report.push_back(std::move(prompt));
+    }
+    return report;
   }
 
   /// A prompt counts once, however many choices continue it; cached is what its first choice found.

@@ -149,6 +149,15 @@ TEST_F(ServiceTest, ReportsCachedTokensBySalt) {
   EXPECT_EQ(cached(prompt + R"(,"echo":true,"logprobs":1)"), 0);
   const std::string x = std::string(40, 'x');
   EXPECT_EQ(cached(R"("n":2,"prompt":[")" + x + R"(","y","x","xxz",")" + x + "\"]"), 40 + 1 + 1 + 3 + 40);
+  const Json report = post("/v1/completions", "{" + prompt + R"(,"n":2})").json()["cache"];
+  EXPECT_EQ(report, Json::parse(R"([{"cached_tokens":40,"left_at":40,"why":"complete"}])"));
+  const Json both = post("/v1/completions", R"({"prompt":["new text","x"],"cache_salt":"C","stream":true,)"
+                                            R"("stream_options":{"include_usage":true}})")
+                        .events()
+                        .back()["cache"];
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0]["why"], "partial_block");
+  EXPECT_EQ(both[0]["left_at"], 0);
   const Answer reset = post("/reset_prefix_cache", "");
   EXPECT_EQ(reset.status, 200);
   EXPECT_EQ(ask("GET", "/reset_prefix_cache").status, 405);

@@ -111,6 +111,7 @@ Status load(const ServeFlags& flags, Serving& serving) {
   PAGODA_TRY_STATUS(load_chat_template(flags, serving));
   const engine::EngineInfo& info = serving.model.engine->info();
   log_machine(info, *serving.model.engine);
+  log_info("prefix cache: {}", flags.prefix_caching ? "on" : "off");
 
   const std::string& name = flags.names.empty() ? serving.model.name : flags.names.front();
   serving.metrics = std::make_unique<metrics::ServingMetrics>(name, info.max_model_len);

@@ -30,19 +30,33 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// A hash of what `hash` stands for, followed by these.
+uint64_t fold(uint64_t hash, std::span<const TokenId> tokens) {
+  for (size_t i = 0; i + 1 < tokens.size(); i += 2) {
+    const uint64_t two = uint64_t{static_cast<uint32_t>(tokens[i])} << 32 | static_cast<uint32_t>(tokens[i + 1]);
+    hash = mix(hash ^ two) + 0x9E3779B97F4A7C15ull;
+  }
+  return hash;
+}
+uint64_t fold(uint64_t hash, const std::string& text) {
+  for (const char c : text) hash = mix(hash ^ static_cast<unsigned char>(c));
+  return mix(hash ^ text.size()) + 0x9E3779B97F4A7C15ull;
+}
+
 }  // namespace
 
 PrefixCache::PrefixCache(int32_t total_blocks, uint64_t hash_seed, uint64_t hash_mask)
     : pool_(total_blocks), hash_seed_(hash_seed), hash_mask_(hash_mask) {
   nodes_.resize(static_cast<size_t>(total_blocks));
   buckets_.assign(std::bit_ceil(static_cast<size_t>(std::max(1, total_blocks))), -1);
+  gone_.assign(2 * buckets_.size(), 0);
 }
 
 // --- blocks
 // -----------------------------------------------------------------------------------------------------------
 
 BlockId PrefixCache::take() {
-  if (pool_.free_blocks() == 0) evict_oldest();
+  if (pool_.free_blocks() == 0) evict_oldest(Gone::kEvicted);
   return pool_.take();
 }
 
@@ -70,13 +84,14 @@ void PrefixCache::unlist(int32_t index) {
   (n.younger < 0 ? youngest_ : at(n.younger).older) = n.older;
 }
 
-void PrefixCache::evict_oldest() {
+void PrefixCache::evict_oldest(Gone why) {
   const int32_t index = oldest_;
   PAGODA_CHECK(index >= 0 && at(index).first_child < 0);
   unlist(index);
+  remember(index, why);
   detach(index);
   pool_.release(block_of(index));
-  ++evictions_;
+  evictions_ += why == Gone::kEvicted;
 }
 
 // --- spaces
@@ -93,7 +108,7 @@ SpaceId PrefixCache::open_space(const std::string& adapter, const std::string& s
     }
     name->second = spaces_unused_.back();
     spaces_unused_.pop_back();
-    space_at(name->second) = {.name = name};
+    space_at(name->second) = {.name = name, .path = fold(fold(mix(hash_seed_), adapter), salt)};
   }
   ++space_at(name->second).users;
   return SpaceId{name->second};
@@ -117,12 +132,27 @@ void PrefixCache::close_if_empty(int32_t space) {
 // ---------------------------------------------------------------------------------------------------------
 
 uint64_t PrefixCache::hash_of(int32_t parent, std::span<const TokenId> tokens) const {
-  uint64_t hash = mix(hash_seed_ ^ static_cast<uint32_t>(parent));
-  for (size_t i = 0; i + 1 < tokens.size(); i += 2) {
-    const uint64_t two = uint64_t{static_cast<uint32_t>(tokens[i])} << 32 | static_cast<uint32_t>(tokens[i + 1]);
-    hash = mix(hash ^ two) + hash_seed_;
-  }
-  return hash & hash_mask_;
+  return fold(mix(hash_seed_ ^ static_cast<uint32_t>(parent)), tokens) & hash_mask_;
+}
+
+uint64_t PrefixCache::path_of(int32_t parent) const {
+  return parent >= 0 ? at(parent).path : spaces_[static_cast<size_t>(~parent)].path;
+}
+
+void PrefixCache::remember(int32_t index, Gone why) {
+  const Node& n = at(index);
+  if (n.filled < kBlockTokens) return;
+  gone_[(n.path >> 1) & (gone_.size() - 1)] = (n.path & ~uint64_t{1}) | (why == Gone::kReset ? 1 : 0);
+}
+
+Gone PrefixCache::what_became_of(SpaceId space, std::span<const BlockId> blocks,
+                                 std::span<const TokenId> tokens) const {
+  PAGODA_CHECK(tokens.size() == kBlockTokens);
+  const auto parent = blocks.empty() ? std::nullopt : std::optional(blocks.back());
+  const uint64_t path = fold(path_of(parent_code(space, parent)), tokens) & ~uint64_t{1};
+  const uint64_t there = gone_[(path >> 1) & (gone_.size() - 1)];
+  if ((there & ~uint64_t{1}) != path) return Gone::kNeverSeen;
+  return (there & 1) != 0 ? Gone::kReset : Gone::kEvicted;
 }
 
 int32_t PrefixCache::look_up(int32_t parent, std::span<const TokenId> tokens, uint64_t hash) const {
@@ -181,6 +211,7 @@ void PrefixCache::attach(int32_t index, int32_t parent, std::span<const TokenId>
   n.filled = static_cast<int32_t>(tokens.size());
   n.parent = parent;
   std::copy(tokens.begin(), tokens.end(), n.tokens.begin());
+  n.path = fold(path_of(parent), tokens);
   int32_t& first = parent >= 0 ? at(parent).first_child : space_at(~parent).first_child;
   n.previous_sibling = -1;
   n.next_sibling = first;
@@ -227,15 +258,13 @@ void PrefixCache::insert_tail(SpaceId space, std::optional<BlockId> parent, std:
 }
 
 void PrefixCache::reset() {
-  while (oldest_ >= 0) {
-    evict_oldest();
-    --evictions_;  // dropped on request, not for want of blocks
-  }
+  while (oldest_ >= 0) evict_oldest(Gone::kReset);
   // What is left is held. Children leave before their parents: a node goes once it has no child.
   for (int32_t start = 0; start < total_blocks(); ++start) {
     int32_t index = start;
     while (index >= 0 && at(index).filled > 0 && at(index).first_child < 0) {
       const int32_t parent = at(index).parent;
+      remember(index, Gone::kReset);
       detach(index);
       index = parent;
     }

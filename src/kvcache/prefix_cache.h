@@ -25,6 +25,9 @@ struct PrefixMatch {
   int32_t tokens() const { return static_cast<int32_t>(blocks.size()) * kBlockTokens + tail_tokens; }
 };
 
+/// What became of a full block that is not found.
+enum class Gone : uint8_t { kNeverSeen, kEvicted, kReset };
+
 /// The blocks of the KV pool and what is in them: a tree whose nodes are blocks and whose paths from a space's root are
 /// token sequences. A block whose last holder leaves stays if it is in the tree, and is taken for something else when
 /// no block is free: least recently used first, children before parents.
@@ -80,6 +83,11 @@ class PrefixCache {
   bool contains(BlockId block) const { return node(block).filled > 0; }
   /// The longest beginning of `tokens` that the space has.
   PrefixMatch find(SpaceId space, std::span<const TokenId> tokens) const;
+  /// Why the full block of `tokens` after `blocks` is not there. For explanations: it remembers about as many blocks as
+  /// the pool has, by hash, and only of this space, so that nobody learns what others asked.
+  Gone what_became_of(SpaceId space, std::span<const BlockId> blocks, std::span<const TokenId> tokens) const;
+  /// The space has no node at all.
+  bool is_empty(SpaceId space) const { return first_child_of(~static_cast<int32_t>(space)) < 0; }
   /// The node of the 16 `tokens` below `parent` (nothing = the root).
   std::optional<BlockId> find_child(SpaceId space, std::optional<BlockId> parent,
                                     std::span<const TokenId> tokens) const;
@@ -104,12 +112,14 @@ class PrefixCache {
     int32_t next_in_bucket = -1;
     int32_t older = -1, younger = -1;  // among cached blocks
     uint64_t hash = 0;
+    uint64_t path = 0;  // a hash of space and all tokens up to here
     std::array<TokenId, kBlockTokens> tokens{};
   };
   struct Space {
     std::map<std::pair<std::string, std::string>, int32_t>::iterator name{};
     int32_t users = 0;
     int32_t first_child = -1;
+    uint64_t path = 0;  // a hash of adapter and salt
   };
 
   Node& node(BlockId block) { return nodes_[static_cast<size_t>(block)]; }
@@ -129,7 +139,9 @@ class PrefixCache {
   void close_if_empty(int32_t space);
   void enlist(int32_t index);
   void unlist(int32_t index);
-  void evict_oldest();
+  uint64_t path_of(int32_t parent) const;
+  void remember(int32_t index, Gone why);
+  void evict_oldest(Gone why);
 
   BlockPool pool_;
   std::vector<Node> nodes_;       // by block
@@ -142,6 +154,8 @@ class PrefixCache {
   uint64_t hash_seed_;
   uint64_t hash_mask_;
   int64_t evictions_ = 0;
+  std::vector<uint64_t> gone_;  // paths of full blocks that were there, the lowest bit set after a reset; a newer one
+                                // takes the place of an older
 };
 
 }  // namespace pagoda::kvcache

@@ -212,6 +212,28 @@ TEST(PrefixCache, ResetForgetsHeldBlocksToo) {
   cache.check();
 }
 
+// Goal: what is missed because it was evicted or reset is told from what was never there, also below other blocks, and
+// never of another space.
+TEST(PrefixCache, KnowsWhatBecameOfABlock) {
+  PrefixCache cache(4, 1);
+  const SpaceId space = cache.open_space("", ""), salted = cache.open_space("", "s");
+  Holder holder;
+  holder.enter(cache, space, counting(32));
+  holder.leave(cache);
+  const std::vector<BlockId> path = cache.find(space, counting(32)).blocks;
+  const auto second = [&](SpaceId in) { return cache.what_became_of(in, std::span(path).first(1), counting(16, 16)); };
+  for (int i = 0; i < 3; ++i) cache.take();  // the last one takes the second block
+  EXPECT_EQ(cache.find(space, counting(32)).tokens(), 16);
+  EXPECT_EQ(second(space), Gone::kEvicted);
+  EXPECT_EQ(cache.what_became_of(space, {}, counting(16, 16)), Gone::kNeverSeen);  // elsewhere in a text
+  EXPECT_FALSE(cache.is_empty(space));
+  EXPECT_TRUE(cache.is_empty(salted));
+  cache.reset();
+  EXPECT_EQ(cache.what_became_of(space, {}, counting(16)), Gone::kReset);
+  EXPECT_EQ(cache.what_became_of(salted, {}, counting(16)), Gone::kNeverSeen);
+  EXPECT_EQ(cache.what_became_of(space, {}, counting(16, 1)), Gone::kNeverSeen);
+}
+
 /// The cache as a naive list of facts: what is in each block and when its last holder left.
 struct PlainCache {
   struct Fact {

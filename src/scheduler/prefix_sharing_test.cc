@@ -276,6 +276,34 @@ TEST(PrefixSharing, ACachedPoolServesTheLargestRequest) {
   }
 }
 
+// Goal: a miss is explained: where the prompt left what is cached, and why. Method: one prompt through each cause.
+TEST(PrefixSharing, AMissIsExplained) {
+  Limits limits = roomy_limits();
+  limits.total_blocks = 20;
+  Rig rig(limits);
+  const auto exit_of = [&](Request request) {
+    const auto sink = rig.submit(std::move(request));
+    EXPECT_TRUE(rig.run());
+    return std::pair(sink->last().cache_exit_at, sink->last().cache_exit);
+  };
+  const Request request = forked_request(100, 0, 1);
+  Request salted = request, scored = request;
+  salted.cache_salt = "s";
+  scored.prompt_logprobs = 1;
+  EXPECT_EQ(exit_of(request), std::pair(0, CacheExit::kNewText));
+  EXPECT_EQ(exit_of(request), std::pair(99, CacheExit::kComplete));
+  EXPECT_EQ(exit_of(forked_request(70, 30, 3)), std::pair(70, CacheExit::kNewText));
+  EXPECT_EQ(exit_of(forked_request(100, 5, 3)), std::pair(100, CacheExit::kPartialBlock));
+  EXPECT_EQ(exit_of(salted), std::pair(0, CacheExit::kSalt));
+  EXPECT_EQ(exit_of(salted), std::pair(99, CacheExit::kComplete));
+  EXPECT_EQ(exit_of(scored), std::pair(0, CacheExit::kPromptScores));
+  exit_of(forked_request(0, 250, 5));
+  EXPECT_EQ(exit_of(request).second, CacheExit::kEvicted);
+  rig.scheduler.reset_prefix_cache();
+  EXPECT_EQ(exit_of(request), std::pair(0, CacheExit::kReset));
+  EXPECT_EQ(alone(limits, request)->last().cache_exit, CacheExit::kOff);
+}
+
 // Goal: the rows of a step whose logits were no numbers are not found by others. Method: a 60-token prompt in chunks of
 // 32 whose last row fails: the first chunk's two blocks stay.
 TEST(PrefixSharing, AFailedChunkIsNotKept) {

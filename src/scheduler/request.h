@@ -17,6 +17,18 @@ enum class RequestId : uint64_t {};
 
 enum class FinishReason { kStop, kLength, kCancelled, kError };
 
+/// Why a prompt's tokens from some place on had to be computed when it entered.
+enum class CacheExit {
+  kComplete,      // they had not: only the last token was, for its logits
+  kNewText,       // nobody asked this before
+  kSalt,          // nothing is cached under this salt yet
+  kEvicted,       // its next block was there, and made room for others
+  kReset,         // its next block was there before a reset
+  kPartialBlock,  // what was left fills no block
+  kPromptScores,  // logprobs of the prompt were wanted: they need its rows
+  kOff,           // the prefix cache is off
+};
+
 /// One token as it was chosen, with the text that became printable with it (often "" inside a character).
 struct Event {
   int32_t choice = 0;                             // 0 .. n-1
@@ -30,6 +42,8 @@ struct Event {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;  // of this choice so far; the ending token counts
   int32_t cached_tokens = 0;      // prompt tokens that were computed for another choice or request
+  int32_t cache_exit_at = 0;      // the first prompt token that was not there when the choice entered
+  CacheExit cache_exit = CacheExit::kNewText;
 };
 
 /// Where a request's events go. push() is called on the worker thread and must not block.

@@ -230,6 +230,8 @@ Event Scheduler::State::new_event(Sequence& seq) const {
   event.prompt_tokens = seq.prompt_tokens;
   event.completion_tokens = seq.transcript->completion_tokens();
   event.cached_tokens = seq.prompt_reused;
+  event.cache_exit_at = seq.cache_exit_at;
+  event.cache_exit = seq.cache_exit;
   if (seq.prompt_scored == seq.prompt_tokens) event.prompt_scores = std::exchange(seq.prompt_scores, {});
   return event;
 }

@@ -44,6 +44,8 @@ struct Sequence {
   int32_t node_blocks = 0;        // so many of them, all full ones, are nodes of the prefix cache; -1 = never again
   Reuse reuse{};                  // while waiting
   kvcache::SpaceId space{};       // who may share its blocks
+  int32_t cache_exit_at = 0;      // when it first entered
+  CacheExit cache_exit = CacheExit::kNewText;
 
   int32_t choice = 0;
   std::shared_ptr<RequestState> owner{};

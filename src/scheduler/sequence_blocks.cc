@@ -60,7 +60,32 @@ void SequenceBlocks::take_sibling_tail(Sequence& seq, const std::vector<Sequence
   }
 }
 
+CacheExit SequenceBlocks::why_no_more(const Sequence& seq) const {
+  if (!share_prefixes_) return CacheExit::kOff;
+  const kvcache::PrefixMatch& match = seq.reuse.match;
+  if (match.tokens() == seq.total_tokens() - 1) return CacheExit::kComplete;
+  if (match.tokens() == seq.reusable_tokens()) return CacheExit::kPromptScores;
+  const auto left = std::span(seq.history)
+                        .first(static_cast<size_t>(seq.reusable_tokens()))
+                        .subspan(match.blocks.size() * kBlockTokens);
+  if (left.size() < kBlockTokens) return CacheExit::kPartialBlock;
+  switch (cache_.what_became_of(seq.space, match.blocks, left.first(kBlockTokens))) {
+    case kvcache::Gone::kEvicted:
+      return CacheExit::kEvicted;
+    case kvcache::Gone::kReset:
+      return CacheExit::kReset;
+    case kvcache::Gone::kNeverSeen:
+      break;
+  }
+  const bool salted = !seq.owner->request.cache_salt.empty();
+  return salted && cache_.is_empty(seq.space) ? CacheExit::kSalt : CacheExit::kNewText;
+}
+
 void SequenceBlocks::enter(Sequence& seq) {
+  if (seq.prompt_reached == 0) {  // not after a preemption
+    seq.cache_exit_at = seq.reuse.match.tokens();
+    seq.cache_exit = why_no_more(seq);
+  }
   const kvcache::PrefixMatch match = std::exchange(seq.reuse, {}).match;
   seq.blocks.reserve(match.blocks.size() + 1);
   copies_.reserve(copies_.size() + 1);  // a throw after share() would leak

@@ -47,6 +47,7 @@ class SequenceBlocks {
   void check(const std::vector<Sequence*>& running) const;
 
  private:
+  CacheExit why_no_more(const Sequence& seq) const;
   void take_sibling_tail(Sequence& seq, const std::vector<Sequence*>& running) const;
 
   kvcache::PrefixCache cache_;

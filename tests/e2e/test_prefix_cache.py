@@ -30,6 +30,7 @@ def cold():
     """The answers of a server without prefix cache."""
     one = Server("--no-enable-prefix-caching")
     try:
+        assert ask(one)["cache"] == [{"cached_tokens": 0, "left_at": 0, "why": "off"}]
         answers = {n: ask(one, n=n) for n in (1, 3)}
         assert cached(answers[1]) == cached(ask(one)) == 0
         assert one.metric("vllm:prefix_cache_queries_total") == 0
@@ -54,10 +55,15 @@ def test_salts_do_not_meet_and_a_reset_forgets(server):  # K05
     server.post("/reset_prefix_cache", None)
     salts = [("A", False), ("A", True), ("B", False), (None, False), (None, True), ("A", True)]
     for salt, warm in salts:
-        assert (cached(ask(server, cache_salt=salt)) > 0) == warm, salt
-    answer = server.post("/reset_prefix_cache", None)
-    assert answer.status_code == 200
-    assert cached(ask(server)) == 0
+        answer = ask(server, cache_salt=salt)
+        assert (cached(answer) > 0) == warm, salt
+        if warm:
+            assert answer["cache"] == [{"cached_tokens": cached(answer), "left_at": cached(answer), "why": "complete"}]
+        else:
+            assert answer["cache"][0]["left_at"] == 0
+    assert server.post("/reset_prefix_cache", None).status_code == 200
+    again = ask(server)
+    assert cached(again) == 0 and again["cache"][0]["why"] == "reset"
     for wrong in ("", "x" * 1025, 7):
         answer = server.post("/v1/completions", {"prompt": "x", "cache_salt": wrong})
         assert answer.status_code == 400 and answer.json()["error"]["param"] == "cache_salt"
