@@ -49,7 +49,7 @@ PrefixCache::PrefixCache(int32_t total_blocks, uint64_t hash_seed, uint64_t hash
     : pool_(total_blocks), hash_seed_(hash_seed), hash_mask_(hash_mask) {
   nodes_.resize(static_cast<size_t>(total_blocks));
   buckets_.assign(std::bit_ceil(static_cast<size_t>(std::max(1, total_blocks))), -1);
-  gone_.assign(2 * buckets_.size(), 0);
+  gone_.assign(std::max<size_t>(1024, 2 * buckets_.size()), 0);  // roomy: paths must not meet where blocks are few
 }
 
 // --- blocks

@@ -206,6 +206,8 @@ TEST(PrefixCache, ResetForgetsHeldBlocksToo) {
   EXPECT_EQ(cache.held_blocks(), 3);
   EXPECT_EQ(cache.free_blocks(), 5);
   EXPECT_EQ(cache.evictions(), 0);
+  EXPECT_EQ(cache.what_became_of(space, {}, counting(16)), Gone::kReset);       // held
+  EXPECT_EQ(cache.what_became_of(space, {}, counting(16, 100)), Gone::kReset);  // cached
   cache.check();
   for (const BlockId block : running.blocks) cache.give_back(block);
   EXPECT_EQ(cache.free_blocks(), 8);
