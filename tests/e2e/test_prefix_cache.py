@@ -1,7 +1,9 @@
 """The prefix cache as clients and operators meet it: faster the second time, the same bytes every time."""
 import concurrent.futures
 import json
+import random
 
+import httpx
 import pytest
 
 from conftest import Server
@@ -100,3 +102,41 @@ def test_a_chat_finds_its_last_turn(server):
     second = server.post("/v1/chat/completions", {"messages": messages} | with_options).json()
     assert cached(first) == 0
     assert cached(second) >= first["usage"]["prompt_tokens"]
+
+
+def test_forks_cancels_and_resets_in_a_small_pool(own_server):  # K07
+    """Six requests that fork from one text, asked by 16 clients at once, many of whom hang up; the pool preempts and
+    evicts. Every whole answer is the one without cache, and nothing is left over."""
+    random.seed(20261129)
+    requests = [{"prompt": TEXT[:cut] + tail, "n": n, "cache_salt": salt, "temperature": 1, "seed": cut, "max_tokens": 20,
+                 "ignore_eos": True, "logprobs": 1}
+                for cut, tail, n, salt in ((900, "", 1, None), (900, "Then", 2, None), (700, "A storm", 1, None),
+                                           (300, "", 3, None), (900, "", 1, "mine"), (40, "Fog", 2, "mine"))]
+    off = own_server("--no-enable-prefix-caching")
+    want = [bytes_of(off.post("/v1/completions", request).json()) for request in requests]
+    small = own_server("--kv-cache-memory", "10MiB")  # some 28 blocks; the longest request needs 15
+
+    def client(order):
+        whole = 0
+        for i in order:
+            if random.random() < 0.3:
+                try:
+                    httpx.post(small.url + "/v1/completions", json=requests[i], timeout=random.uniform(0.02, 0.6))
+                except httpx.TimeoutException:
+                    pass
+                continue
+            if random.random() < 0.05:
+                small.post("/reset_prefix_cache", None)
+            answer = small.post("/v1/completions", requests[i])
+            assert answer.status_code == 200, answer.text
+            assert bytes_of(answer.json()) == want[i], requests[i]["prompt"][-20:]
+            whole += 1
+        return whole
+
+    orders = [random.sample(range(6), 3) for _ in range(16)]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answered = sum(pool.map(client, orders))
+    small.wait_idle()
+    assert answered > 20
+    assert small.metric("vllm:num_preemptions_total") > 0
+    assert small.metric("vllm:prefix_cache_hits_total") > 1000
