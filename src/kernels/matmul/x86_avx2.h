@@ -101,9 +101,10 @@ void run_direct_tile(int32_t tile, const PackedMatrix& w, const ActView& x, cons
 
 template <class K, int G>
 void run_tokens(const PackedMatrix& w, const ActView& x, const int32_t (&group)[G], int32_t columns, Mat<float> y) {
+  constexpr int32_t kMost = G == 2 && K::kPairTokens < K::kDirectTokens ? K::kPairTokens : K::kDirectTokens;
   for (int32_t t = 0; t < x.rows;) {
-    const int32_t tile = next_tile(x.rows - t, K::kDirectTokens);
-    run_direct_tile<K, G, K::kDirectTokens>(tile, w, x, group, t, columns, y);
+    const int32_t tile = next_tile(x.rows - t, kMost);
+    run_direct_tile<K, G, kMost>(tile, w, x, group, t, columns, y);
     t += tile;
   }
 }
@@ -119,7 +120,8 @@ void run_batch(const PackedMatrix& w, const ActView& x, Range groups, int32_t co
       return;
     }
   }
-  for (int32_t g = groups.begin; g < groups.end; ++g) run_tokens<K, 1>(w, x, {g}, columns, y);
+  if constexpr (K::kPairTokens < kAnyTokens)
+    for (int32_t g = groups.begin; g < groups.end; ++g) run_tokens<K, 1>(w, x, {g}, columns, y);
 }
 
 template <class K, int T>

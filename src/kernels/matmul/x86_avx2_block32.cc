@@ -7,7 +7,7 @@ namespace {
 
 struct FourBits {
   using Tile = TileQ4_0;
-  static constexpr int32_t kDirectTokens = 4, kPanelTokens = 18;
+  static constexpr int32_t kDirectTokens = 4, kPanelTokens = 48;
   static constexpr int kPlanes = 1;
   static constexpr bool kMin = false;
   [[gnu::always_inline]] static void dwords(const Tile& tile, int block, int j, __m256i (&first)[1],
@@ -24,7 +24,7 @@ struct FourBits {
 
 struct FourBitsMin {
   using Tile = TileQ4_1;
-  static constexpr int32_t kDirectTokens = 4, kPanelTokens = 18;
+  static constexpr int32_t kDirectTokens = 4, kPanelTokens = 48;
   static constexpr int kPlanes = 1;
   static constexpr bool kMin = true;
   [[gnu::always_inline]] static void dwords(const Tile& tile, int block, int j, __m256i (&first)[1],
@@ -49,7 +49,7 @@ struct FourBitsMin {
 
 struct FiveBits {
   using Tile = TileQ5_0;
-  static constexpr int32_t kDirectTokens = 6, kPanelTokens = 12;
+  static constexpr int32_t kDirectTokens = 4, kPanelTokens = 12;
   static constexpr int kPlanes = 1;
   static constexpr bool kMin = false;
   [[gnu::always_inline]] static void dwords(const Tile& tile, int block, int j, __m256i (&first)[1],
@@ -64,7 +64,7 @@ struct FiveBits {
 
 struct FiveBitsMin {
   using Tile = TileQ5_1;
-  static constexpr int32_t kDirectTokens = 6, kPanelTokens = 12;
+  static constexpr int32_t kDirectTokens = 4, kPanelTokens = 12;
   static constexpr int kPlanes = 1;
   static constexpr bool kMin = true;
   [[gnu::always_inline]] static void dwords(const Tile& tile, int block, int j, __m256i (&first)[1],

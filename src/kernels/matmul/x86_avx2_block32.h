@@ -43,9 +43,79 @@ struct Block32 {
     }
   }
 
+  // Two groups, a few tokens: sums of products stay in registers, those of blocks do not.
+  template <int T>
+  [[gnu::noinline]] static void few_tokens(const PackedMatrix& w, const int32_t (&group)[2], const ActView& x,
+                                           int32_t t0, float (&out)[T][2][8]) {
+    static_assert(F::kPlanes == 1);
+    const int32_t tiles = units(w);
+    const Tile *w0 = group_tiles<Tile>(w, group[0], tiles), *w1 = group_tiles<Tile>(w, group[1], tiles);
+    const int64_t padded = x.cols_padded, first = int64_t{t0} * padded, blocks = padded / 32;
+    const int8_t* q[T];
+    for (int t = 0; t < T; ++t) q[t] = x.q + first + int64_t{t} * padded;
+    const float *dy = x.d + first / 32, *sums = x.sums_f32 + first / 32;
+    const int16_t* lane_sums = x.lane_sums + first / 16;
+    for (int t = 0; t < T; ++t)
+      for (int g = 0; g < 2; ++g) _mm256_store_ps(out[t][g], _mm256_setzero_ps());
+    for (int32_t i = 0; i < tiles; ++i, ++w0, ++w1) {
+      for (size_t line = 0; line < (sizeof(Tile) + 63) / 64; ++line) {
+        _mm_prefetch(reinterpret_cast<const char*>(w0) + kPrefetchBytes + 64 * line, _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(w1) + kPrefetchBytes + 64 * line, _MM_HINT_T0);
+      }
+#pragma GCC unroll 2
+      for (int block = 0; block < 2; ++block, ++dy, ++sums, lane_sums += 2) {
+        __m256i sum[T][2];
+        pair_dots<T>(*w0, *w1, block, q, sum);
+        const __m256 d0 = F::scale(*w0, block), d1 = F::scale(*w1, block);
+        const __m256 m0 = min_of(*w0, block), m1 = min_of(*w1, block);
+        const float *d = dy, *s = sums;
+        const int16_t* l = lane_sums;
+#pragma GCC unroll 6
+        for (int t = 0; t < T; ++t, d += blocks, s += blocks, l += 2 * blocks) {
+          q[t] += 32;
+          for (int g = 0; g < 2; ++g)
+            _mm256_store_ps(out[t][g], finish(g ? d1 : d0, g ? m1 : m0, *d, *s, F::dot({sum[t][g]}, broadcast4(l)),
+                                              _mm256_load_ps(out[t][g])));
+        }
+      }
+    }
+  }
+
+  // Eight dwords of two groups times T tokens, in int16 lanes.
+  template <int T>
+  [[gnu::always_inline]] static void pair_dots(const Tile& w0, const Tile& w1, int block, const int8_t* const (&q)[T],
+                                               __m256i (&sum)[T][2]) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      __m256i first[2][1], second[2][1];
+      F::dwords(w0, block, j, first[0], second[0]);
+      F::dwords(w1, block, j, first[1], second[1]);
+      for (int g = 0; g < 2; ++g) {
+        PAGODA_PIN(first[g][0]);
+        PAGODA_PIN(second[g][0]);
+      }
+#pragma GCC unroll 6
+      for (int t = 0; t < T; ++t) {
+        __m256i a = broadcast4(q[t] + 4 * j), b = broadcast4(q[t] + 4 * j + 16);
+#pragma GCC unroll 2
+        for (int g = 0; g < 2; ++g) {
+          const __m256i dot = _mm256_maddubs_epi16(first[g][0], a);
+          sum[t][g] = j == 0 ? dot : _mm256_add_epi16(sum[t][g], dot);
+          PAGODA_PIN(sum[t][g]);
+        }
+#pragma GCC unroll 2
+        for (int g = 0; g < 2; ++g) {
+          sum[t][g] = _mm256_add_epi16(sum[t][g], _mm256_maddubs_epi16(second[g][0], b));
+          PAGODA_PIN(sum[t][g]);
+        }
+      }
+    }
+  }
+
   template <int G, int T>
   static void direct(const PackedMatrix& w, const int32_t (&group)[G], const ActView& x, int32_t t0,
                      float (&out)[T][G][8]) {
+    if constexpr (G == 2 && T > 1 && F::kPlanes == 1) return few_tokens<T>(w, group, x, t0, out);
     constexpr int P = F::kPlanes;
     const int32_t tiles = units(w);
     const Tile* tile[G];

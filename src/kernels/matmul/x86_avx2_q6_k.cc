@@ -28,8 +28,8 @@ struct Q6K {
   }
 
   template <int G, int T>
-  static void direct(const PackedMatrix& w, const int32_t (&group)[G], const ActView& x, int32_t t0,
-                     float (&out)[T][G][8]) {
+  [[gnu::noinline]] static void direct(const PackedMatrix& w, const int32_t (&group)[G], const ActView& x, int32_t t0,
+                                       float (&out)[T][G][8]) {
     const int32_t tiles = units(w);
     const TileQ6K* tile[G];
     for (int g = 0; g < G; ++g) tile[g] = group_tiles<TileQ6K>(w, group[g], tiles);

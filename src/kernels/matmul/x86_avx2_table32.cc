@@ -43,7 +43,7 @@ static_assert(is_table_plus_12());
 struct MXFP4 {
   using Tile = TileMXFP4;
   static constexpr int kPlanes = 1;
-  static constexpr int32_t kDirectTokens = 6, kPanelTokens = 12;
+  static constexpr int32_t kDirectTokens = 4, kPanelTokens = 12;
   static constexpr bool kMin = false;
   [[gnu::always_inline]] static void dwords(const Tile& tile, int block, int j, __m256i (&first)[1],
                                             __m256i (&second)[1]) {
