@@ -13,6 +13,7 @@
 #include "apps/loaded_model.h"
 #include "core/clock.h"
 #include "core/isa.h"
+#include "weights/catalogue.h"
 
 namespace pagoda::apps {
 namespace {
@@ -89,8 +90,9 @@ class LatencyBench {
     int32_t longest = 0, batch_tokens = 0, batch = 0;
     for (const LatencyCell& cell : report_.cells) {
       if (cell.work == Work::kPrefill) longest = std::max(longest, cell.tokens);
-      if (cell.work == Work::kDecode) longest = std::max(longest, cell.tokens + kDecodeSteps);
-      if (cell.work == Work::kBatch) batch_tokens = cell.tokens + kDecodeSteps, batch = std::max(batch, cell.sequences);
+      if (cell.work == Work::kDecode || cell.sequences == 1) longest = std::max(longest, cell.tokens + kDecodeSteps);
+      if (cell.work == Work::kBatch && cell.sequences > 1)
+        batch_tokens = cell.tokens + kDecodeSteps, batch = std::max(batch, cell.sequences);
     }
     PAGODA_TRY(single_, runner_.make(longest, 0));
     for (int32_t i = 0; i < batch; ++i) {
@@ -117,7 +119,7 @@ class LatencyBench {
     const size_t sequences = static_cast<size_t>(cell.sequences);
     PAGODA_TRY(const double seconds,
                cell.work == Work::kPrefill ? runner_.time_prefill(single_, cell.tokens)
-               : cell.work == Work::kDecode
+               : cell.sequences == 1  // a batch of one is the one sequence: a second one's KV would count as memory
                    ? runner_.time_decode({&single_, 1}, cell.tokens, kDecodeSteps)
                    : runner_.time_decode(std::span(batch_).first(sequences), cell.tokens, kDecodeSteps));
     const double before = bandwidth_;
@@ -185,11 +187,17 @@ Result<LoadedModel> load_timed(const LatencyOptions& o, const std::vector<Latenc
   return model;
 }
 
+Result<int32_t> read_context_length(const std::string& model) {
+  PAGODA_TRY(const std::string path, weights::resolve_model(model));
+  PAGODA_TRY(const auto file, weights::GgufFile::open(path));
+  PAGODA_TRY(const model::ModelConfig config, model::read_config(*file, 0));
+  return config.context_length;
+}
+
 Result<LatencyReport> run_latency(const LatencyOptions& o) {
   PAGODA_TRY(const uint32_t isa, isa::level_from_environment());
-  PAGODA_TRY(const LoadedModel opened, open_model(o.model));
-  PAGODA_TRY(const model::ModelConfig config, model::read_config(*opened.file, 0));
-  PAGODA_TRY(std::vector<LatencyCell> cells, plan_cells(o, config.context_length));
+  PAGODA_TRY(const int32_t context_length, read_context_length(o.model));
+  PAGODA_TRY(std::vector<LatencyCell> cells, plan_cells(o, context_length));
   std::vector<double> load_seconds;
   PAGODA_TRY(LoadedModel model, load_timed(o, cells, o.one_shape ? 1 : std::min(kLoadsMax, o.rounds), load_seconds));
   LatencyBench bench(std::move(model), isa, std::move(cells));

@@ -1,6 +1,7 @@
 #include "apps/loaded_model.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <fstream>
 #include <future>
@@ -61,6 +62,9 @@ Result<LoadedModel> load_model(const std::string& model, const engine::EngineOpt
   if (loaded.tokenizer->size() != rows)
     return Error{Code::kCorruptFile, fmt::format("the vocabulary has {} tokens, tensor token_embd.weight {} rows",
                                                  loaded.tokenizer->size(), rows)};
+  // What only loading needed: the file's pages, and the merges and names that the heap still holds.
+  loaded.file->release_all();
+  malloc_trim(0);
   return loaded;
 }
 

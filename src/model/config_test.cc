@@ -47,6 +47,7 @@ class FakeFile final : public weights::GgufFile {
   uint32_t version() const override { return 3; }
   int64_t file_bytes() const override { return 0; }
   void release(std::span<const std::byte>) const override {}
+  void release_all() const override {}
 
  private:
   std::vector<std::byte> zeros_;

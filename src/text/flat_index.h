@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -46,7 +47,8 @@ inline uint64_t hash_u64(uint64_t key) {
 /// `TextOf` maps an id to its bytes.
 class StringIndex {
  public:
-  explicit StringIndex(size_t expected) : slots_(std::bit_ceil(expected * 2 + 2)), mask_(slots_.size() - 1) {}
+  explicit StringIndex(size_t expected)
+      : slots_(std::bit_ceil(std::max<size_t>(expected, 1) * 2)), mask_(slots_.size() - 1) {}
 
   /// The first id added for a text stays.
   template <class TextOf>
@@ -88,7 +90,8 @@ class StringIndex {
 template <class V>
 class U64Map {
  public:
-  explicit U64Map(size_t expected) : slots_(std::bit_ceil(expected * 2 + 2)), mask_(slots_.size() - 1) {}
+  explicit U64Map(size_t expected)
+      : slots_(std::bit_ceil(std::max<size_t>(expected, 1) * 2)), mask_(slots_.size() - 1) {}
 
   /// Inserts unless the key is there already.
   void add(uint64_t key, V value) {

@@ -133,6 +133,9 @@ class MappedGguf final : public GgufFile {
       if (part.data() >= all.data() && part.data() < all.data() + all.size()) map.release(part);
     }
   }
+  void release_all() const override {
+    for (const MappedFile& map : maps_) map.release(map.bytes());
+  }
 
  private:
   using Index = std::vector<std::pair<std::string_view, size_t>>;  // sorted by name

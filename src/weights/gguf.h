@@ -57,6 +57,8 @@ class GgufFile {
   /// The whole pages in `part` of a tensor's data are not needed for now (after repacking): they stop counting as this
   /// process's memory, and reading them again costs a page fault. Any thread may call it.
   virtual void release(std::span<const std::byte> part) const = 0;
+  /// The same for the whole file, metadata included.
+  virtual void release_all() const = 0;
 
   // Typed access: kCorruptFile naming the key if it is missing or of another type. Any integer type is accepted
   // where its value fits; get_f64 accepts integers too.

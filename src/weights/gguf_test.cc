@@ -207,6 +207,8 @@ TEST_F(GgufFileTest, OpensSplitModels) {
   EXPECT_EQ(file.value()->find_tensor("b")->data.size(), 16u);
   EXPECT_EQ(file.value()->file_bytes(), static_cast<int64_t>(fs::file_size(first) + fs::file_size(second)));
   file.value()->release(file.value()->find_tensor("b")->data);
+  file.value()->release_all();
+  EXPECT_EQ(file.value()->find_tensor("b")->data[0], file.value()->find_tensor("b")->data[15]);  // still readable
   EXPECT_THAT(GgufFile::open(second).error().message, HasSubstr("open m-00001-of-00002.gguf instead"));
 
   put("m-00002-of-00002.gguf", part(1, 2).tensor("a", {4}, 0, 0).build(16));
