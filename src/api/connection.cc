@@ -338,8 +338,7 @@ awaitable<void> Connection::linger() {
   }
 }
 
-// --- waking the coroutine
-// -----------------------------------------------------------------------------------------------
+// --- waking the coroutine ---
 
 void Connection::notify() {
   has_news_ = true;
@@ -377,8 +376,7 @@ awaitable<void> Connection::run_on_pool(std::function<void()> work) {
   if (outcome->thrown) std::rethrow_exception(outcome->thrown);
 }
 
-// --- noticing that the client went away
-// -----------------------------------------------------------------------------------
+// --- noticing that the client went away ---
 
 void Connection::begin_watch() {
   if (buffer_.size() >= kPipelinedBytesMax) return;
@@ -404,8 +402,7 @@ awaitable<void> Connection::end_watch() {
   while (watching_) co_await wait_for_news();
 }
 
-// --- called by the server
-// ---------------------------------------------------------------------------------------------------
+// --- called by the server ---
 
 void Connection::expire_if_late(Clock::time_point now) {
   if (now > deadline_) close();

@@ -52,8 +52,7 @@ PrefixCache::PrefixCache(int32_t total_blocks, uint64_t hash_seed, uint64_t hash
   gone_.assign(std::max<size_t>(1024, 2 * buckets_.size()), 0);  // roomy: paths must not meet where blocks are few
 }
 
-// --- blocks
-// -----------------------------------------------------------------------------------------------------------
+// --- blocks ---
 
 BlockId PrefixCache::take() {
   if (pool_.free_blocks() == 0) evict_oldest(Gone::kEvicted);
@@ -94,8 +93,7 @@ void PrefixCache::evict_oldest(Gone why) {
   evictions_ += why == Gone::kEvicted;
 }
 
-// --- spaces
-// -----------------------------------------------------------------------------------------------------------
+// --- spaces ---
 
 SpaceId PrefixCache::open_space(const std::string& adapter, const std::string& salt) {
   const auto [name, fresh] = space_names_.try_emplace({adapter, salt}, -1);
@@ -128,8 +126,7 @@ void PrefixCache::close_if_empty(int32_t space) {
   spaces_unused_.push_back(space);
 }
 
-// --- the tree
-// ---------------------------------------------------------------------------------------------------------
+// --- the tree ---
 
 uint64_t PrefixCache::hash_of(int32_t parent, std::span<const TokenId> tokens) const {
   return fold(mix(hash_seed_ ^ static_cast<uint32_t>(parent)), tokens) & hash_mask_;

@@ -51,8 +51,7 @@ class PrefixCache {
   /// clear bits of `hash_mask` to make hashes equal.
   PrefixCache(int32_t total_blocks, uint64_t hash_seed, uint64_t hash_mask = ~uint64_t{0});
 
-  // --- blocks
-  // ---------------------------------------------------------------------------------------------------------
+  // --- blocks ---
   int32_t total_blocks() const { return pool_.total_blocks(); }
   int32_t free_blocks() const { return pool_.free_blocks(); }
   int32_t held_blocks() const { return pool_.held_blocks(); }
@@ -72,14 +71,12 @@ class PrefixCache {
   /// One holder less. Of several, the deepest first.
   void give_back(BlockId block);
 
-  // --- spaces
-  // ---------------------------------------------------------------------------------------------------------
+  // --- spaces ---
   /// The space of this adapter and salt; stays until as many close_space() calls and its last node.
   SpaceId open_space(const std::string& adapter, const std::string& salt);
   void close_space(SpaceId space);
 
-  // --- the tree
-  // -------------------------------------------------------------------------------------------------------
+  // --- the tree ---
   bool contains(BlockId block) const { return node(block).filled > 0; }
   /// The longest beginning of `tokens` that the space has.
   PrefixMatch find(SpaceId space, std::span<const TokenId> tokens) const;
