@@ -89,10 +89,14 @@ class LatencyBench {
   Status make_sequences() {
     int32_t longest = 0, batch_tokens = 0, batch = 0;
     for (const LatencyCell& cell : report_.cells) {
-      if (cell.work == Work::kPrefill) longest = std::max(longest, cell.tokens);
-      if (cell.work == Work::kDecode || cell.sequences == 1) longest = std::max(longest, cell.tokens + kDecodeSteps);
-      if (cell.work == Work::kBatch && cell.sequences > 1)
-        batch_tokens = cell.tokens + kDecodeSteps, batch = std::max(batch, cell.sequences);
+      if (cell.work == Work::kPrefill) {
+        longest = std::max(longest, cell.tokens);
+      } else if (cell.sequences == 1) {
+        longest = std::max(longest, cell.tokens + kDecodeSteps);
+      } else {
+        batch_tokens = cell.tokens + kDecodeSteps;
+        batch = std::max(batch, cell.sequences);
+      }
     }
     PAGODA_TRY(single_, runner_.make(longest, 0));
     for (int32_t i = 0; i < batch; ++i) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <immintrin.h>
 
+#include "core/check.h"
 #include "kernels/matmul/layout.h"
 
 // Shared by the x86_avx2*.cc files alone. Everything but the exported entries has internal linkage: an inline function
@@ -124,11 +125,17 @@ void run_batch(const PackedMatrix& w, const ActView& x, Range groups, int32_t co
     for (int32_t g = groups.begin; g < groups.end; ++g) run_tokens<K, 1>(w, x, {g}, columns, y);
 }
 
+// Twelve tokens and more fall into tiles of at least four: smaller ones need not be compiled.
+template <class K>
+constexpr int kLeastTile = K::kPanelTokens >= 12 ? 4 : 1;
+
 template <class K, int T>
 void run_expanded_tile(int32_t tile, const typename K::Panel* panel, int32_t count, const ActView& x, int32_t t0,
                        int32_t unit, float (*acc)[2 * kGroupRows]) {
-  if (tile == T) return K::template expanded<T>(panel, count, x, t0, unit, acc);
-  if constexpr (T > 1) run_expanded_tile<K, T - 1>(tile, panel, count, x, t0, unit, acc);
+  if constexpr (T > kLeastTile<K>)
+    if (tile < T) return run_expanded_tile<K, T - 1>(tile, panel, count, x, t0, unit, acc);
+  PAGODA_CHECK(tile == T);
+  K::template expanded<T>(panel, count, x, t0, unit, acc);
 }
 
 // Many tokens: 64 rows x a chunk of k are expanded once into L2 and serve every token; y carries the chains between
