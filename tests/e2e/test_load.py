@@ -51,7 +51,7 @@ def test_64_streaming_clients_with_random_cancels(server):
     while server.open_files() > files + 1 and time.monotonic() < deadline:
         time.sleep(0.05)
     assert server.open_files() <= files + 1  # the asking connection itself may come and go
-    assert server.threads() == threads
+    assert server.threads() <= threads  # one that gathers pages after loading may end meanwhile
 
 
 def test_health_during_a_long_prefill(server):  # O01
