@@ -23,10 +23,6 @@ std::string name_of(const std::string& model, const std::string& path) {
 
 constexpr size_t kTemplateBytesMax = size_t{1} << 20;
 
-}  // namespace
-
-namespace {
-
 /// The file and its template; no tokenizer yet.
 Result<LoadedModel> open_file(const std::string& model) {
   PAGODA_TRY(const std::string path, weights::resolve_model(model));

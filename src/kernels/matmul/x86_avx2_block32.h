@@ -115,7 +115,16 @@ struct Block32 {
   template <int G, int T>
   static void direct(const PackedMatrix& w, const int32_t (&group)[G], const ActView& x, int32_t t0,
                      float (&out)[T][G][8]) {
-    if constexpr (G == 2 && T > 1 && F::kPlanes == 1) return few_tokens<T>(w, group, x, t0, out);
+    if constexpr (G == 2 && T > 1 && F::kPlanes == 1) {
+      few_tokens<T>(w, group, x, t0, out);
+    } else {
+      in_registers<G, T>(w, group, x, t0, out);
+    }
+  }
+
+  template <int G, int T>
+  static void in_registers(const PackedMatrix& w, const int32_t (&group)[G], const ActView& x, int32_t t0,
+                           float (&out)[T][G][8]) {
     constexpr int P = F::kPlanes;
     const int32_t tiles = units(w);
     const Tile* tile[G];
