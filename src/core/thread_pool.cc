@@ -2,7 +2,6 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #if defined(__x86_64__)
@@ -71,20 +70,6 @@ constexpr uint64_t kOpen = uint64_t{1} << 31;
 constexpr uint64_t kInside = kOpen - 1;
 constexpr int kRegionShift = 32;
 
-void pin_to_cpu_of(int32_t index) {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
-  int32_t left = index % std::max(1, CPU_COUNT(&allowed));
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed) || left-- > 0) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    pthread_setaffinity_np(pthread_self(), sizeof one, &one);
-    return;
-  }
-}
-
 }  // namespace
 
 struct alignas(64) LoopWorker::Loop {
@@ -94,7 +79,6 @@ struct alignas(64) LoopWorker::Loop {
 
 struct ThreadPool::State {
   int32_t count = 1;
-  bool pin = false;
   std::vector<std::thread> threads;
   const std::function<void(Worker&)>* body = nullptr;  // one of the two
   const std::function<void(LoopWorker&)>* loops_body = nullptr;
@@ -165,15 +149,13 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int32_t threads, bool pin) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int32_t threads) : state_(std::make_unique<State>()) {
   PAGODA_CHECK(threads >= 1);
   State& s = *state_;
   s.count = threads;
-  s.pin = pin;
   for (int32_t index = 1; index < threads; ++index) {
     s.threads.emplace_back([this, index, &s] {
       pthread_setname_np(pthread_self(), "pagoda-worker");
-      if (s.pin) pin_to_cpu_of(index);
       set_float_environment();
       s.work(*this, index);
     });

@@ -87,8 +87,8 @@ class LoopWorker {
 /// subnormals kept, or two machines could disagree about a bit.
 class ThreadPool {
  public:
-  /// threads >= 1. `pin` binds worker i to the i-th CPU of the process's affinity mask.
-  explicit ThreadPool(int32_t threads, bool pin = false);
+  /// threads >= 1.
+  explicit ThreadPool(int32_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -42,6 +42,38 @@ constexpr int kPanelPairs = 4;  // a panel is 4 pairs of groups = 64 rows
   return _mm256_set1_epi32(v);
 }
 
+/// What becomes of sums when a dot product arrives.
+enum class Sums { kSet, kAdd, kReplaceOffset };  // kReplaceOffset: dot - what the sums held
+
+/// Dword i of the activations q[t] times a dword of 8 rows each in w0 and w1, into int16 lanes.
+template <int T>
+[[gnu::always_inline]] inline void add_dots(__m256i w0, __m256i w1, const int8_t* const (&q)[T], int i, Sums how,
+                                            __m256i (&sum)[T][2]) {
+  PAGODA_PIN(w0);
+  PAGODA_PIN(w1);
+#pragma GCC unroll 6
+  for (int t = 0; t < T; ++t) {
+    __m256i a = broadcast4(q[t] + 4 * i);
+    PAGODA_PIN(a);
+    const __m256i dot[2] = {_mm256_maddubs_epi16(w0, a), _mm256_maddubs_epi16(w1, a)};
+#pragma GCC unroll 2
+    for (int g = 0; g < 2; ++g) {
+      sum[t][g] = how == Sums::kSet   ? dot[g]
+                  : how == Sums::kAdd ? _mm256_add_epi16(sum[t][g], dot[g])
+                                      : _mm256_sub_epi16(dot[g], sum[t][g]);
+      PAGODA_PIN(sum[t][g]);
+    }
+  }
+}
+
+/// N dwords of an expanded panel's 16 rows times T tokens. The first sets the sums or replaces the offset in them.
+template <int N, int T>
+[[gnu::always_inline]] inline void panel_dots(const uint8_t (*w)[2][32], const int8_t* const (&q)[T], Sums first,
+                                              __m256i (&sum)[T][2]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i) add_dots<T>(load(w[i][0]), load(w[i][1]), q, i, i == 0 ? first : Sums::kAdd, sum);
+}
+
 /// y[t, 8 group ...] <- eight lanes, or as many as exist before `columns`.
 [[gnu::always_inline]] inline void store_lanes(const float* lanes, int32_t column, int32_t columns, float* row) {
   if (column + kGroupRows <= columns) {

@@ -222,22 +222,7 @@ struct Block32Panels : Block32<F> {
 #pragma GCC unroll 1
       for (int block = 0; block < 2; ++block, ++dy, ++sums, lane_sums += 2) {
         __m256i sum[T][2];
-#pragma GCC unroll 8
-        for (int j = 0; j < 8; ++j) {
-          __m256i w0 = load(panel->q[block][j][0]), w1 = load(panel->q[block][j][1]);
-          PAGODA_PIN(w0);
-          PAGODA_PIN(w1);
-#pragma GCC unroll 6
-          for (int t = 0; t < T; ++t) {
-            __m256i a = broadcast4(q[t] + 4 * j);
-            PAGODA_PIN(a);
-            const __m256i dot0 = _mm256_maddubs_epi16(w0, a), dot1 = _mm256_maddubs_epi16(w1, a);
-            sum[t][0] = j == 0 ? dot0 : _mm256_add_epi16(sum[t][0], dot0);
-            sum[t][1] = j == 0 ? dot1 : _mm256_add_epi16(sum[t][1], dot1);
-            PAGODA_PIN(sum[t][0]);
-            PAGODA_PIN(sum[t][1]);
-          }
-        }
+        panel_dots<8>(panel->q[block], q, Sums::kSet, sum);
         const float *d = dy, *s = sums;
         const int16_t* l = lane_sums;
 #pragma GCC unroll 6

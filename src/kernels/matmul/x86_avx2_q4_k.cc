@@ -173,20 +173,10 @@ struct Q4K {
       }
       v0 = _mm256_and_si256(v0, low);
       v1 = _mm256_and_si256(v1, low);
-      PAGODA_PIN(v0);
-      PAGODA_PIN(v1);
-#pragma GCC unroll 6
-      for (int t = 0; t < T; ++t) {
-        __m256i a = broadcast4(q[t] + 4 * i);
-        PAGODA_PIN(a);
-        const __m256i dot0 = _mm256_maddubs_epi16(v0, a), dot1 = _mm256_maddubs_epi16(v1, a);
-        sum[t][0] = i == 0 ? dot0 : _mm256_add_epi16(sum[t][0], dot0);
-        sum[t][1] = i == 0 ? dot1 : _mm256_add_epi16(sum[t][1], dot1);
-        PAGODA_PIN(sum[t][0]);
-        PAGODA_PIN(sum[t][1]);
-      }
+      add_dots<T>(v0, v1, q, i, i == 0 ? Sums::kSet : Sums::kAdd, sum);
     }
   }
+
   [[gnu::noinline]] static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel,
                                        int32_t slot) {
     const TileQ4K* tile = group_tiles<TileQ4K>(w, group, units(w)) + unit;
@@ -232,7 +222,7 @@ struct Q4K {
 #pragma GCC unroll 1
         for (int h = 0; h < 2; ++h) {
           __m256i sum[T][2];
-          dots<T>(panel->q[p] + 8 * h, q, sum);
+          panel_dots<8>(panel->q[p] + 8 * h, q, Sums::kSet, sum);
 #pragma GCC unroll 6
           for (int t = 0; t < T; ++t) {
             q[t] += 32;
@@ -281,28 +271,6 @@ struct Q4K {
 #pragma GCC unroll 6
     for (int t = 0; t < T; ++t)
       for (int g = 0; g < 2; ++g) _mm256_store_ps(reinterpret_cast<float*>(&mins[t][g]), _mm256_cvtepi32_ps(sum[t][g]));
-  }
-
-  // Eight dwords of 16 rows times T tokens, in int16 lanes.
-  template <int T>
-  [[gnu::always_inline]] static void dots(const uint8_t (*w)[2][32], const int8_t* const (&q)[T],
-                                          __m256i (&sum)[T][2]) {
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-      __m256i w0 = load(w[i][0]), w1 = load(w[i][1]);
-      PAGODA_PIN(w0);
-      PAGODA_PIN(w1);
-#pragma GCC unroll 6
-      for (int t = 0; t < T; ++t) {
-        __m256i a = broadcast4(q[t] + 4 * i);
-        PAGODA_PIN(a);
-        const __m256i dot0 = _mm256_maddubs_epi16(w0, a), dot1 = _mm256_maddubs_epi16(w1, a);
-        sum[t][0] = i == 0 ? dot0 : _mm256_add_epi16(sum[t][0], dot0);
-        sum[t][1] = i == 0 ? dot1 : _mm256_add_epi16(sum[t][1], dot1);
-        PAGODA_PIN(sum[t][0]);
-        PAGODA_PIN(sum[t][1]);
-      }
-    }
   }
 };
 

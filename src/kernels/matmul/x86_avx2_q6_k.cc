@@ -174,23 +174,9 @@ struct Q6K {
   template <int T>
   [[gnu::always_inline]] static void dots(const uint8_t (*w)[2][32], const int8_t* const (&q)[T], const int16_t* lane,
                                           int64_t lane_stride, __m256i (&sum)[T][2]) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      __m256i w0 = load(w[i][0]), w1 = load(w[i][1]);
-      PAGODA_PIN(w0);
-      PAGODA_PIN(w1);
 #pragma GCC unroll 6
-      for (int t = 0; t < T; ++t) {
-        if (i == 0) sum[t][0] = sum[t][1] = broadcast4(lane + t * lane_stride);
-        __m256i a = broadcast4(q[t] + 4 * i);
-        PAGODA_PIN(a);
-        const __m256i dot0 = _mm256_maddubs_epi16(w0, a), dot1 = _mm256_maddubs_epi16(w1, a);
-        sum[t][0] = i == 0 ? _mm256_sub_epi16(dot0, sum[t][0]) : _mm256_add_epi16(sum[t][0], dot0);
-        sum[t][1] = i == 0 ? _mm256_sub_epi16(dot1, sum[t][1]) : _mm256_add_epi16(sum[t][1], dot1);
-        PAGODA_PIN(sum[t][0]);
-        PAGODA_PIN(sum[t][1]);
-      }
-    }
+    for (int t = 0; t < T; ++t) sum[t][0] = sum[t][1] = broadcast4(lane + t * lane_stride);
+    panel_dots<4>(w, q, Sums::kReplaceOffset, sum);
   }
 };
 
