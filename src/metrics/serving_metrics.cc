@@ -7,6 +7,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <vector>
 
@@ -74,6 +75,11 @@ struct ServingMetrics::State {
     with_source["source"] = source;
     return prompt_tokens_by_source.Add(with_source);
   }
+  Labels with(const char* name, const char* value) const {
+    Labels more = labels;
+    more[name] = value;
+    return more;
+  }
   Counter& finished(const std::string& reason) {
     Labels with_reason = labels;
     with_reason["finished_reason"] = reason;
@@ -91,6 +97,26 @@ struct ServingMetrics::State {
                                                 .Name("vllm:cache_config_info")
                                                 .Help("Shape of the KV pool, as labels.")
                                                 .Register(registry);
+
+  prometheus::Family<Gauge>& kv_slots = prometheus::BuildGauge()
+                                            .Name("pagoda:kv_cache_slots")
+                                            .Help("Token slots of the KV pool by what they are used for.")
+                                            .Register(registry);
+  prometheus::Family<Counter>& kv_slot_seconds = prometheus::BuildCounter()
+                                                     .Name("pagoda:kv_cache_slot_seconds_total")
+                                                     .Help("The same, times the seconds of the steps it lasted.")
+                                                     .Register(registry);
+  struct KvState {
+    int64_t KvUse::*part;
+    Gauge& slots;
+    Counter& slot_seconds;
+  };
+  KvState kv_state(const char* name, int64_t KvUse::*part) {
+    return {part, kv_slots.Add(with("state", name)), kv_slot_seconds.Add(with("state", name))};
+  }
+  const std::array<KvState, 5> kv_states{kv_state("used", &KvUse::used), kv_state("internal", &KvUse::internal),
+                                         kv_state("reserved", &KvUse::reserved), kv_state("external", &KvUse::external),
+                                         kv_state("free", &KvUse::free)};
 
   Counter& prompt_tokens = counter("vllm:prompt_tokens_total", "Prompt tokens, computed or found in the prefix cache.");
   prometheus::Family<Counter>& prompt_tokens_by_source = prometheus::BuildCounter()
@@ -146,6 +172,14 @@ void ServingMetrics::set_cache_config(int32_t block_tokens, int32_t total_blocks
   shape["block_size"] = std::to_string(block_tokens);
   shape["num_gpu_blocks"] = std::to_string(total_blocks);  // vLLM's label; here the blocks lie in host memory
   state_->cache_config.Add(shape).Set(1);
+}
+
+void ServingMetrics::note_kv_use(const KvUse& use, double seconds) {
+  for (const State::KvState& state : state_->kv_states) {
+    const auto slots = static_cast<double>(use.*state.part);
+    state.slots.Set(slots);
+    state.slot_seconds.Increment(slots * std::max(seconds, 0.0));
+  }
 }
 
 void ServingMetrics::add_computed_prompt_tokens(int64_t tokens) {

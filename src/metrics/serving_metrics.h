@@ -5,6 +5,25 @@
 
 namespace pagoda::metrics {
 
+/// What the token slots of the KV pool are used for. The five add up to the pool.
+struct KvUse {
+  int64_t used = 0;      // hold a token's K and V; one that several sequences share counts once
+  int64_t internal = 0;  // lost to the block's size: the unused rest of blocks that are begun
+  int64_t reserved = 0;  // whole blocks taken for tokens that may come (only modes that reserve ahead have any)
+  int64_t external = 0;  // free while a sequence waits that needs more than there is
+  int64_t free = 0;      // free otherwise
+
+  /// Weighted with the time it lasted, for averages over time.
+  KvUse& add(const KvUse& other, int64_t weight) {
+    used += other.used * weight;
+    internal += other.internal * weight;
+    reserved += other.reserved * weight;
+    external += other.external * weight;
+    free += other.free * weight;
+    return *this;
+  }
+};
+
 /// What operators watch, under vLLM's names (`vllm:num_requests_running`, `vllm:time_to_first_token_seconds`, …) with
 /// the labels model_name and engine. Thread-safe. Counters only ever grow; negative increments are ignored.
 class ServingMetrics {
@@ -18,6 +37,9 @@ class ServingMetrics {
   void set_waiting(int32_t sequences);
   void set_kv_usage(double used_fraction);  // 0..1
   void set_cache_config(int32_t block_tokens, int32_t total_blocks);
+  /// One step: what the pool was used for, and for how long. pagoda:kv_cache_slots{state} now and
+  /// pagoda:kv_cache_slot_seconds_total{state} summed up: rates of the latter give utilisation and waste by cause.
+  void note_kv_use(const KvUse& use, double seconds);
 
   // counters
   void add_computed_prompt_tokens(int64_t tokens);  // both are prompt tokens, by source

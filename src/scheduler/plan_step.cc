@@ -65,14 +65,16 @@ struct Planner {
   }
 };
 
-/// The waiting sequences that may enter now.
+/// The waiting sequences that may enter now. `short_of_blocks` is set if one may not although there is a slot.
 std::vector<Sequence*> admissible(const std::vector<Sequence*>& prompts, const std::vector<Sequence*>& waiting,
-                                  int32_t slots, int32_t blocks) {
+                                  int32_t slots, int32_t blocks, bool& short_of_blocks) {
   for (const Sequence* seq : prompts) blocks -= std::max(0, blocks_for(seq->total_tokens()) - seq->blocks_held());
   std::vector<Sequence*> entering;
   for (Sequence* seq : waiting) {
     blocks -= blocks_to_enter(*seq);
-    if (slots-- <= 0 || blocks < 0) break;
+    if (slots-- <= 0) break;
+    short_of_blocks = blocks < 0;
+    if (short_of_blocks) break;
     entering.push_back(seq);
   }
   return entering;
@@ -123,7 +125,8 @@ Plan plan_step(const std::vector<Sequence*>& running, const std::vector<Sequence
   size_t inside = prompts.size();
   if (planner.plan.victims.empty()) {
     const int32_t slots = limits.max_num_seqs - static_cast<int32_t>(running.size());
-    const std::vector<Sequence*> entering = admissible(prompts, waiting, slots, planner.blocks_left);
+    const std::vector<Sequence*> entering =
+        admissible(prompts, waiting, slots, planner.blocks_left, planner.plan.short_of_blocks);
     prompts.insert(prompts.end(), entering.begin(), entering.end());
   }
   if (limits.prefix_caching) inside -= drop_waiting(prompts, inside);

@@ -19,6 +19,7 @@ struct Row {
 struct Plan {
   std::vector<Row> rows;
   std::vector<Sequence*> victims;  // give back all their blocks first; they are computed again later
+  bool short_of_blocks = false;    // somebody waits although there is a slot: too few blocks are left
   bool empty() const { return rows.empty(); }
 };
 

@@ -18,6 +18,7 @@
 #include "scheduler/plan_step.h"
 #include "scheduler/sequence.h"
 #include "scheduler/sequence_blocks.h"
+#include "sizing/step_cost.h"
 
 namespace pagoda::scheduler {
 namespace {
@@ -39,13 +40,17 @@ struct Scheduler::State {
   void drop_cancelled();
   /// Before planning: what running prompts and the next newcomers need not compute, because it is there by now.
   void find_prefixes();
-  void release(const std::vector<Sequence*>& victims);
+  /// The victim leaves the batch: what becomes of its KV is decided here.
+  void preempt(Sequence& victim);
   void reserve(const std::vector<Row>& rows);
   engine::Batch batch_of(const std::vector<Row>& rows) const;
   void commit(const std::vector<Row>& rows, const engine::StepOutput& out);
   void emit(const std::vector<Row>& rows, engine::StepOutput& out);
   void check_invariants() const;
   void publish_load();
+  void learn_cost(const std::vector<Row>& rows, int64_t took_us);  // before commit()
+  /// What the pool is used for once the step's rows are in it.
+  void note_kv_use(const Plan& plan, int64_t took_us);
 
   /// Prompt tokens up to `cached_tokens` are there; those not reached before count, as reused or as computed.
   int32_t reach_prompt(Sequence& seq) const;
@@ -71,6 +76,9 @@ struct Scheduler::State {
   std::vector<Sequence*> running;                                     // exactly those that hold blocks
   std::vector<Sequence*> waiting;
   std::vector<RequestId> cancels;  // taken from the inbox, not yet carried out
+  sizing::StepCost cost{};
+  metrics::KvUse kv{};     // in the last step
+  metrics::KvUse kv_us{};  // over all steps
 
   // The inbox: written by any thread.
   mutable std::mutex mutex;
@@ -146,13 +154,13 @@ void Scheduler::State::find_prefixes() {
   }
 }
 
-void Scheduler::State::release(const std::vector<Sequence*>& victims) {
-  for (Sequence* seq : victims) {
-    blocks.give_back(*seq, /*worth_keeping=*/true);
-    std::erase(running, seq);
-    insert_in_order(waiting, seq);
-    metrics.add_preemption();
-  }
+void Scheduler::State::preempt(Sequence& victim) {
+  // Recomputation: its full blocks stay in the prefix cache as long as nobody needs them, the rest is computed again.
+  // cost.predict_us(chunk_work(0, victim.cached_tokens)) is what that takes at most.
+  blocks.give_back(victim, /*worth_keeping=*/true);
+  std::erase(running, &victim);
+  insert_in_order(waiting, &victim);
+  metrics.add_preemption();
 }
 
 void Scheduler::State::reserve(const std::vector<Row>& rows) {
@@ -324,6 +332,25 @@ void Scheduler::State::check_invariants() const {
   PAGODA_CHECK(static_cast<int32_t>(running.size()) <= limits.max_num_seqs);
 }
 
+void Scheduler::State::learn_cost(const std::vector<Row>& rows, int64_t took_us) {
+  sizing::StepWork work;
+  for (const Row& row : rows) work += sizing::chunk_work(row.seq->cached_tokens, row.tokens);
+  cost.observe(work, took_us);
+}
+
+void Scheduler::State::note_kv_use(const Plan& plan, int64_t took_us) {
+  kv = {};
+  for (const Sequence* seq : running) {
+    const int32_t begun = div_ceil(seq->cached_tokens, kBlockTokens);
+    kv.internal += begun * kBlockTokens - seq->cached_tokens;
+    kv.reserved += int64_t{seq->blocks_held() - begun} * kBlockTokens;
+  }
+  kv.used = int64_t{blocks.cache().held_blocks()} * kBlockTokens - kv.internal - kv.reserved;
+  (plan.short_of_blocks ? kv.external : kv.free) = int64_t{blocks.cache().available_blocks()} * kBlockTokens;
+  kv_us.add(kv, took_us);
+  metrics.note_kv_use(kv, static_cast<double>(took_us) * 1e-6);
+}
+
 void Scheduler::State::publish_load() {
   const std::lock_guard lock(mutex);
   load = {.running = static_cast<int32_t>(running.size()),
@@ -331,7 +358,9 @@ void Scheduler::State::publish_load() {
           .total_blocks = blocks.cache().total_blocks(),
           .free_blocks = blocks.cache().available_blocks(),
           .cached_blocks = blocks.cache().cached_blocks(),
-          .last_step_us = clock.now_us()};
+          .last_step_us = clock.now_us(),
+          .kv = kv,
+          .kv_us = kv_us};
   metrics.set_running(load.running);
   metrics.set_waiting(load.waiting + static_cast<int32_t>(arrivals.size()));
   metrics.set_kv_usage(1.0 - static_cast<double>(load.free_blocks) / load.total_blocks);
@@ -414,18 +443,22 @@ Result<bool> Scheduler::step() {
   s.publish_load();
   if (plan.empty()) return false;
 
-  s.release(plan.victims);  // first give back ...
-  s.reserve(plan.rows);     // ... then take: cannot fail, plan_step counted it
+  for (Sequence* victim : plan.victims) s.preempt(*victim);  // first give back ...
+  s.reserve(plan.rows);                                      // ... then take: cannot fail, plan_step counted it
   s.publish_load();
 
+  const int64_t began_us = s.clock.now_us();
   Result<engine::StepOutput> out = s.engine.run(s.batch_of(plan.rows));
+  const int64_t took_us = s.clock.now_us() - began_us;
   s.blocks.finish_copies();
   if (!out.ok()) {
     s.end_all(FinishReason::kError, out.error());
     return out.error();
   }
 
+  s.learn_cost(plan.rows, took_us);
   s.commit(plan.rows, out.value());
+  s.note_kv_use(plan, took_us);
   s.emit(plan.rows, out.value());
   s.check_invariants();
   s.publish_load();

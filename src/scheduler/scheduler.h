@@ -47,7 +47,7 @@ class Scheduler {
   /// No new requests; those inside go on.
   void begin_drain();
   bool draining() const;
-  /// Running and waiting sequences.
+  /// Running and waiting sequences, and what the KV pool is used for.
   struct Load {
     int32_t running;
     int32_t waiting;
@@ -55,6 +55,8 @@ class Scheduler {
     int32_t free_blocks;    // nobody holds them; those of finished sequences count, though they may be found again
     int32_t cached_blocks;  // so many of the free ones
     int64_t last_step_us;   // clock value of the last turn of the loop: /health compares it with now
+    metrics::KvUse kv;      // token slots in the last step
+    metrics::KvUse kv_us;   // the same summed over all steps, times how long each took: slots * microseconds
   };
   Load load() const;
 

@@ -340,6 +340,44 @@ TEST(Scheduler, MetricsCountWhatHappened) {
     EXPECT_THAT(text, ::testing::ContainsRegex(expected));
 }
 
+// Goal: what the pool is used for adds up to it, shared blocks count once, and what a sequence waits for in vain is
+// called external. Method: numbers by hand; the fake engine's step takes 1 ms.
+TEST(Scheduler, SaysWhatThePoolIsUsedFor) {
+  Limits limits = small_limits();
+  limits.total_blocks = 6;  // 96 tokens
+  Rig rig(limits);
+  rig.submit(simple(40, 30));
+  ASSERT_TRUE(rig.scheduler.step().ok());
+  metrics::KvUse kv = rig.scheduler.load().kv;
+  EXPECT_EQ(kv.used, 40);
+  EXPECT_EQ(kv.internal, 8);
+  EXPECT_EQ(kv.free, 48);
+  EXPECT_EQ(kv.external + kv.reserved, 0);
+  Request other = simple(64, 2);  // needs 4 blocks, 3 are free
+  other.prompt[0] = 'b';
+  rig.submit(other);
+  ASSERT_TRUE(rig.scheduler.step().ok());
+  kv = rig.scheduler.load().kv;
+  EXPECT_EQ(kv.used, 41);
+  EXPECT_EQ(kv.external, 48);
+  EXPECT_EQ(kv.free, 0);
+  const metrics::KvUse sum = rig.scheduler.load().kv_us;
+  EXPECT_EQ(sum.used, 81 * 1000);
+  EXPECT_EQ(sum.used + sum.internal + sum.reserved + sum.external + sum.free, 2 * 96 * 1000);
+  EXPECT_THAT(rig.metrics.expose(),
+              HasSubstr("kv_cache_slots{engine=\"0\",model_name=\"fake\",state=\"external\"} 48"));
+  ASSERT_TRUE(rig.run());
+
+  Rig twins(small_limits());
+  Request pair = simple(33, 5);
+  pair.n = 2;
+  twins.submit(pair);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(twins.scheduler.step().ok());
+  kv = twins.scheduler.load().kv;  // two shared blocks, one begun block each
+  EXPECT_EQ(kv.used + kv.internal, 4 * kBlockTokens);
+  EXPECT_EQ(kv.used, 32 + 3 + 2);
+}
+
 // Goal: destroying the scheduler ends what is inside; a reader never waits for ever.
 TEST(Scheduler, DestructionCancels) {
   std::shared_ptr<MemorySink> running, arrived;
