@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -62,12 +64,20 @@ struct StepOutput {
   std::vector<ChunkOutput> chunks;
 };
 
-/// Runs batches; computes and never decides. One thread calls run().
+/// Runs batches; computes and never decides. One thread calls it.
 class Engine {
  public:
   virtual ~Engine() = default;
   /// An Error here is a broken engine (all sequences fail); a sequence's own trouble is in its ChunkOutput.
   virtual Result<StepOutput> run(const Batch& batch) = 0;
+
+  // Blocks leave the pool for another tier, and come back, as bytes: K and V of all layers, as the next step reads
+  // them.
+  /// 0 = this engine's blocks stay where they are; the other two are not called then.
+  virtual int64_t block_bytes() const { return 0; }
+  virtual void save_block([[maybe_unused]] BlockId block, [[maybe_unused]] std::span<std::byte> into) const {}
+  /// Bytes that save_block() gave, of an engine with the same KvFingerprint.
+  virtual void load_block([[maybe_unused]] BlockId block, [[maybe_unused]] std::span<const std::byte> from) {}
 };
 
 }  // namespace pagoda::engine

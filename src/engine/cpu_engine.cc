@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "core/isa.h"
@@ -26,6 +27,9 @@ class CpuEngineImpl final : public CpuEngine {
 
   Status load_model(const weights::GgufFile& file, int64_t memory_available);
   Result<StepOutput> run(const Batch& batch) override;
+  int64_t block_bytes() const override { return kv_.block_bytes(); }
+  void save_block(BlockId block, std::span<std::byte> into) const override;
+  void load_block(BlockId block, std::span<const std::byte> from) override;
   const EngineInfo& info() const override { return info_; }
   const model::ModelConfig& config() const override { return model_->config(); }
   std::span<const std::byte> packed_weights() const override { return model_->weights().packed(); }
@@ -130,6 +134,18 @@ Result<StepOutput> CpuEngineImpl::run(const Batch& batch) {
     chunk.token.reset();
   }
   return out;
+}
+
+void CpuEngineImpl::save_block(BlockId block, std::span<std::byte> into) const {
+  const std::span<const std::byte> bytes = kv_.block(block);
+  PAGODA_CHECK(into.size() == bytes.size());
+  std::memcpy(into.data(), bytes.data(), bytes.size());
+}
+
+void CpuEngineImpl::load_block(BlockId block, std::span<const std::byte> from) {
+  const std::span<std::byte> bytes = kv_.block(block);
+  PAGODA_CHECK(from.size() == bytes.size());
+  std::memcpy(bytes.data(), from.data(), bytes.size());
 }
 
 std::optional<Error> CpuEngineImpl::finish_row(const Batch& batch, const LogitRow& row, std::span<float> logits,

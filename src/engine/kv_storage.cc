@@ -68,6 +68,10 @@ Result<KvStorage> KvStorage::create(const model::ModelConfig& config, kernels::K
   return storage;
 }
 
+std::span<std::byte> KvStorage::block(BlockId block) const {
+  return {buffer_.data() + static_cast<int64_t>(block) * block_bytes(), static_cast<size_t>(block_bytes())};
+}
+
 void KvStorage::copy(BlockCopy copy, Range layers) const {
   for (int32_t l = layers.begin; l < layers.end; ++l) {
     const kernels::KvLayer& layer = layers_[static_cast<size_t>(l)];

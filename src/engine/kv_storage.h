@@ -38,6 +38,9 @@ class KvStorage {
  public:
   static Result<KvStorage> create(const model::ModelConfig& config, kernels::KvType type, int32_t total_blocks);
   std::span<const kernels::KvLayer> layers() const { return layers_; }
+  int64_t block_bytes() const { return layers_.empty() ? 0 : layers_.front().block_stride_bytes; }
+  /// All layers of one block lie side by side.
+  std::span<std::byte> block(BlockId block) const;
   /// Copies one block in the given layers; threads may share out the layers.
   void copy(BlockCopy copy, Range layers) const;
 

@@ -46,6 +46,7 @@ class FakeFile final : public weights::GgufFile {
   std::vector<std::string_view> keys() const override { return {}; }
   uint32_t version() const override { return 3; }
   int64_t file_bytes() const override { return 0; }
+  std::vector<std::span<const std::byte>> parts() const override { return {}; }
   void release(std::span<const std::byte>) const override {}
   void release_all() const override {}
 

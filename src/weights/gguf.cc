@@ -127,6 +127,11 @@ class MappedGguf final : public GgufFile {
     for (const MappedFile& map : maps_) bytes += static_cast<int64_t>(map.bytes().size());
     return bytes;
   }
+  std::vector<std::span<const std::byte>> parts() const override {
+    std::vector<std::span<const std::byte>> all;
+    for (const MappedFile& map : maps_) all.push_back(map.bytes());
+    return all;
+  }
   void release(std::span<const std::byte> part) const override {
     for (const MappedFile& map : maps_) {
       const std::span<const std::byte> all = map.bytes();

@@ -54,6 +54,8 @@ class GgufFile {
   virtual std::vector<std::string_view> keys() const = 0;     // in file order
   virtual uint32_t version() const = 0;
   virtual int64_t file_bytes() const = 0;                     // all parts
+  /// The bytes of each part as they lie in the file: what identifies the model.
+  virtual std::vector<std::span<const std::byte>> parts() const = 0;
   /// The whole pages in `part` of a tensor's data are not needed for now (after repacking): they stop counting as this
   /// process's memory, and reading them again costs a page fault. Any thread may call it.
   virtual void release(std::span<const std::byte> part) const = 0;
