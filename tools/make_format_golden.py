@@ -15,10 +15,12 @@ import gguf
 import numpy as np
 
 BLOCKS = 64
-# Byte offsets of the f16 scales in a block. F32, F16 and BF16 have none: clearing bit 6 of the top byte keeps them finite.
+# Byte offsets of the f16 scales in a block. F32, F16 and BF16 have none, IQ1_M's is scattered: clearing bit 6 of the top byte
+# keeps them finite.
 F16_FIELDS = {
     "F16": [], "Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": [], "BF16": [], "F32": [],
+    "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "IQ1_S": [0], "IQ1_M": [], "TQ1_0": [52], "TQ2_0": [64],
 }
 # one, -one, zero, -zero, smallest and largest subnormal, smallest normal, largest, ordinary ones
 SCALES = [0x3C00, 0xBC00, 0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x7BFF, 0x211F, 0xA9D3, 0x1555, 0x2E66, 0x0203]  # an odd number, so that pairs vary
@@ -38,7 +40,7 @@ def block_bytes(name: str) -> bytes:
         for offset in F16_FIELDS[name]:
             data[block * size + offset:block * size + offset + 2] = SCALES[turn % len(SCALES)].to_bytes(2, "little")
             turn += 1
-        if name in ("F32", "F16", "BF16"):
+        if name in ("F32", "F16", "BF16", "IQ1_M"):
             data[block * size + size - 1] &= 0xBF
     return bytes(data)
 

@@ -25,6 +25,8 @@ Type = gguf.GGMLQuantizationType
 RAW_SCALES = {
     "Q2_K": [(80, 1.0), (82, 1.5)], "Q3_K": [(108, 1.0)], "Q4_K": [(0, 1.0), (2, 7.5)], "Q5_K": [(0, 1.0), (2, 15.5)],
     "Q6_K": [(208, 1.0)], "IQ4_NL": [(0, 1.0)], "IQ4_XS": [(0, 1.0)],
+    "IQ2_XXS": [(0, 1.0)], "IQ2_XS": [(0, 1.0)], "IQ2_S": [(0, 1.0)], "IQ3_XXS": [(0, 1.0)], "IQ3_S": [(0, 1.0)],
+    "IQ1_S": [(0, 1.0)], "IQ1_M": [], "TQ1_0": [(52, 1.0)], "TQ2_0": [(64, 1.0)],
 }
 
 
@@ -40,6 +42,11 @@ def raw_blocks(rng: np.random.Generator, name: str, rows: int, cols: int, spread
         for offset, ratio in RAW_SCALES[name]:
             values = (scale * ratio * jitter).astype(np.float16)
             blocks[:, offset:offset + 2] = values.view(np.uint8).reshape(-1, 2)
+        if name == "IQ1_M":  # its f16 is spread over the upper nibbles of four words
+            words = blocks[:, 48:56].copy().view(np.uint16) & 0x0FFF
+            bits = (scale * jitter).astype(np.float16).view(np.uint16).reshape(-1, 1)
+            words |= bits >> np.array([0, 4, 8, 12], dtype=np.uint16) << np.uint16(12)
+            blocks[:, 48:56] = words.view(np.uint8)
 
     set_scales(1.0 / 64)
     measured = gguf.quants.dequantize(blocks.reshape(-1), kind).std()

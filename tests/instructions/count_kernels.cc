@@ -136,9 +136,11 @@ int main() {
   }
   const kernels::Ops ops = kernels::make_ops(level.value());
   for (const TensorType type :
-       {TensorType::kF32, TensorType::kF16, TensorType::kBF16, TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0,
-        TensorType::kQ5_1, TensorType::kQ8_0, TensorType::kQ2_K, TensorType::kQ3_K, TensorType::kQ4_K,
-        TensorType::kQ5_K, TensorType::kQ6_K, TensorType::kIQ4_NL, TensorType::kIQ4_XS, TensorType::kMXFP4})
+       {TensorType::kF32,   TensorType::kF16,     TensorType::kBF16,    TensorType::kQ4_0,   TensorType::kQ4_1,
+        TensorType::kQ5_0,  TensorType::kQ5_1,    TensorType::kQ8_0,    TensorType::kQ2_K,   TensorType::kQ3_K,
+        TensorType::kQ4_K,  TensorType::kQ5_K,    TensorType::kQ6_K,    TensorType::kIQ4_NL, TensorType::kIQ4_XS,
+        TensorType::kMXFP4, TensorType::kIQ2_XXS, TensorType::kIQ3_XXS, TensorType::kIQ3_S,  TensorType::kIQ1_S,
+        TensorType::kTQ2_0})
     count_matmul(ops, type);
   count_quantize(ops, ActFormat::kInt8Block32, "quantize int8/32");
   count_quantize(ops, ActFormat::kInt8Block256, "quantize int8/256");

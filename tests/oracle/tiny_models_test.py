@@ -50,6 +50,8 @@ CASES = {
     "llama-q2_k": ("--arch llama --type Q2_K", QUANTIZED),
     "llama-iq4_xs": ("--arch llama --type IQ4_XS", QUANTIZED),
     "llama-iq4_nl": ("--arch llama --type IQ4_NL", QUANTIZED),
+    **{f"llama-{kind.lower()}": (f"--arch llama --type {kind}", QUANTIZED)
+       for kind in ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "TQ1_0", "TQ2_0")},
     "llama-mxfp4": ("--arch llama --type MXFP4", QUANTIZED),
     "llama-q5_1": ("--arch llama --type Q5_1", QUANTIZED),
     "llama-q4_0": ("--arch llama --type Q4_0", QUANTIZED),

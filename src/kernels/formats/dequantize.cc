@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/half.h"
+#include "kernels/formats/codebook.h"
 
 namespace pagoda::kernels {
 namespace {
@@ -187,6 +188,12 @@ void mxfp4(const uint8_t* b, float* y) {
   }
 }
 
+void codebook(TensorType type, const uint8_t* b, float* y) {
+  CodebookBlock block;
+  decode_codebook(type, b, block);
+  for (int l = 0; l < 256; ++l) y[l] = block.d * static_cast<float>(block.scale[l / 16] * block.value[l]);
+}
+
 template <void (*kBlock)(const uint8_t*, float*), int kElements, int kBytes>
 void blocks(const uint8_t* src, int64_t cols, float* dst) {
   for (int64_t i = 0; i < cols / kElements; ++i) kBlock(src + i * kBytes, dst + i * kElements);
@@ -232,7 +239,10 @@ void dequantize_row(TensorType type, const std::byte* src, int64_t cols, float* 
     default:
       break;
   }
-  PAGODA_CHECK(type_traits(type) && type_traits(type)->dequantizable);  // the caller's promise, broken
+  PAGODA_CHECK(codebook_of(type) != Codebook::kNone);  // or the caller's promise is broken
+  const TypeTraits& traits = *type_traits(type);
+  for (int64_t i = 0; i < cols / traits.block_elements; ++i)
+    codebook(type, b + i * traits.block_bytes, dst + i * traits.block_elements);
 }
 
 }  // namespace pagoda::kernels

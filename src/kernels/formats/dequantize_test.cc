@@ -24,12 +24,15 @@ struct Format {
 };
 
 const std::vector<Format> kFormats = {
-    {TensorType::kF32, {}, true}, {TensorType::kF16, {}, true}, {TensorType::kBF16, {}, true},
-    {TensorType::kQ4_0, {0}},     {TensorType::kQ4_1, {0, 2}},  {TensorType::kQ5_0, {0}},
-    {TensorType::kQ5_1, {0, 2}},  {TensorType::kQ8_0, {0}},     {TensorType::kQ2_K, {80, 82}},
-    {TensorType::kQ3_K, {108}},   {TensorType::kQ4_K, {0, 2}},  {TensorType::kQ5_K, {0, 2}},
-    {TensorType::kQ6_K, {208}},   {TensorType::kIQ4_NL, {0}},   {TensorType::kIQ4_XS, {0}},
-    {TensorType::kMXFP4, {}},
+    {TensorType::kF32, {}, true}, {TensorType::kF16, {}, true},   {TensorType::kBF16, {}, true},
+    {TensorType::kQ4_0, {0}},     {TensorType::kQ4_1, {0, 2}},    {TensorType::kQ5_0, {0}},
+    {TensorType::kQ5_1, {0, 2}},  {TensorType::kQ8_0, {0}},       {TensorType::kQ2_K, {80, 82}},
+    {TensorType::kQ3_K, {108}},   {TensorType::kQ4_K, {0, 2}},    {TensorType::kQ5_K, {0, 2}},
+    {TensorType::kQ6_K, {208}},   {TensorType::kIQ4_NL, {0}},     {TensorType::kIQ4_XS, {0}},
+    {TensorType::kMXFP4, {}},     {TensorType::kIQ2_XXS, {0}},    {TensorType::kIQ2_XS, {0}},
+    {TensorType::kIQ2_S, {0}},    {TensorType::kIQ3_XXS, {0}},    {TensorType::kIQ3_S, {0}},
+    {TensorType::kIQ1_S, {0}},    {TensorType::kIQ1_M, {}, true}, {TensorType::kTQ1_0, {52}},
+    {TensorType::kTQ2_0, {64}},
 };
 
 // The bytes tools/make_format_golden.py gave to the oracle.

@@ -10,8 +10,9 @@ struct Entry {
   TypeTraits traits;
 };
 
-// Sizes from KERNELS 1.1. Q8_1 and Q8_K are formats of activations; integers, F64, the codebook and ternary
-// types hold no weights we run: they are known, so that a file with one can be listed and its bounds checked.
+// Sizes from KERNELS 1.1. Q8_1 and Q8_K are formats of activations; integers, F64 and NVFP4, whose second scale is a
+// tensor of its own, hold no weights we run: they are known, so that a file with one can be listed and its bounds
+// checked.
 constexpr Entry kTypes[] = {
     {TensorType::kF32, {"F32", 1, 4, true}},
     {TensorType::kF16, {"F16", 1, 2, true}},
@@ -36,15 +37,15 @@ constexpr Entry kTypes[] = {
     {TensorType::kI32, {"I32", 1, 4, false}},
     {TensorType::kI64, {"I64", 1, 8, false}},
     {TensorType::kF64, {"F64", 1, 8, false}},
-    {TensorType::kIQ2_XXS, {"IQ2_XXS", 256, 66, false}},
-    {TensorType::kIQ2_XS, {"IQ2_XS", 256, 74, false}},
-    {TensorType::kIQ3_XXS, {"IQ3_XXS", 256, 98, false}},
-    {TensorType::kIQ1_S, {"IQ1_S", 256, 50, false}},
-    {TensorType::kIQ3_S, {"IQ3_S", 256, 110, false}},
-    {TensorType::kIQ2_S, {"IQ2_S", 256, 82, false}},
-    {TensorType::kIQ1_M, {"IQ1_M", 256, 56, false}},
-    {TensorType::kTQ1_0, {"TQ1_0", 256, 54, false}},
-    {TensorType::kTQ2_0, {"TQ2_0", 256, 66, false}},
+    {TensorType::kIQ2_XXS, {"IQ2_XXS", 256, 66, true}},
+    {TensorType::kIQ2_XS, {"IQ2_XS", 256, 74, true}},
+    {TensorType::kIQ3_XXS, {"IQ3_XXS", 256, 98, true}},
+    {TensorType::kIQ1_S, {"IQ1_S", 256, 50, true}},
+    {TensorType::kIQ3_S, {"IQ3_S", 256, 110, true}},
+    {TensorType::kIQ2_S, {"IQ2_S", 256, 82, true}},
+    {TensorType::kIQ1_M, {"IQ1_M", 256, 56, true}},
+    {TensorType::kTQ1_0, {"TQ1_0", 256, 54, true}},
+    {TensorType::kTQ2_0, {"TQ2_0", 256, 66, true}},
     {TensorType::kNVFP4, {"NVFP4", 64, 36, false}},
 };
 

@@ -1,4 +1,5 @@
 #include "core/ids.h"
+#include "kernels/formats/codebook.h"
 #include "kernels/matmul/matmul.h"
 
 namespace pagoda::kernels {
@@ -46,7 +47,7 @@ ActFormat act_format(TensorType weight) {
     case TensorType::kQ8_0:
       return ActFormat::kInt8Block32;
     default:
-      return ActFormat::kF32;
+      return codebook_of(weight) == Codebook::kNone ? ActFormat::kF32 : ActFormat::kInt8Block256;
   }
 }
 

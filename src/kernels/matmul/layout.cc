@@ -7,12 +7,14 @@
 #include "kernels/formats/dequantize.h"
 #include "kernels/matmul/layout_block256.h"
 #include "kernels/matmul/layout_block32.h"
+#include "kernels/matmul/layout_codes.h"
 
 namespace pagoda::kernels {
 namespace {
 
 // Every format is one struct: the file's block (KERNELS 1.1) <-> row r of a tile, bijective, so that a packed row gives
-// back the file's bytes. `blocks` is how many blocks of the file a tile holds along k, `block` which of them.
+// back the file's bytes (the codebook formats give back their values). `blocks` is how many blocks of the file a tile
+// holds along k, `block` which of them.
 
 template <class Format>
 int64_t tiled_group_bytes(int32_t file_blocks) {
@@ -36,11 +38,15 @@ template <class Format>
 void unpack_group_row(TensorType type, const std::byte* group, int32_t r, const TypeTraits& traits, int32_t cols,
                       float* dst) {
   const auto* tile = reinterpret_cast<const typename Format::Tile*>(group);
-  uint8_t block[256];
   for (int32_t b = 0; b < cols / traits.block_elements; ++b) {
-    Format::unpack(tile[b / Format::blocks], r, b % Format::blocks, block);
-    dequantize_row(type, reinterpret_cast<const std::byte*>(block), traits.block_elements,
-                   dst + b * traits.block_elements);
+    float* values = dst + b * traits.block_elements;
+    if constexpr (requires { Format::unpack_values(*tile, r, values); }) {
+      Format::unpack_values(tile[b], r, values);
+    } else {
+      uint8_t block[256];
+      Format::unpack(tile[b / Format::blocks], r, b % Format::blocks, block);
+      dequantize_row(type, reinterpret_cast<const std::byte*>(block), traits.block_elements, values);
+    }
   }
 }
 
@@ -66,6 +72,32 @@ const TypeTraits& traits_of(TensorType type) {
   const TypeTraits* traits = type_traits(type);
   PAGODA_CHECK(traits && traits->dequantizable);
   return *traits;
+}
+
+template <class Fn>
+bool with_codebook_format(TensorType type, Fn fn) {
+  switch (type) {
+    case TensorType::kIQ2_XXS:
+      return fn(PackCodes<TensorType::kIQ2_XXS, Bits3>{}), true;
+    case TensorType::kIQ2_XS:
+      return fn(PackCodes<TensorType::kIQ2_XS, Bits3>{}), true;
+    case TensorType::kIQ2_S:
+      return fn(PackCodes<TensorType::kIQ2_S, Bits3>{}), true;
+    case TensorType::kIQ3_XXS:
+      return fn(PackCodes<TensorType::kIQ3_XXS, Bits4>{}), true;
+    case TensorType::kIQ3_S:
+      return fn(PackCodes<TensorType::kIQ3_S, Bits4>{}), true;
+    case TensorType::kIQ1_S:
+      return fn(PackCodes<TensorType::kIQ1_S, Bits3>{}), true;
+    case TensorType::kIQ1_M:
+      return fn(PackCodes<TensorType::kIQ1_M, Bits3>{}), true;
+    case TensorType::kTQ1_0:
+      return fn(PackCodes<TensorType::kTQ1_0, Bits2>{}), true;
+    case TensorType::kTQ2_0:
+      return fn(PackCodes<TensorType::kTQ2_0, Bits2>{}), true;
+    default:
+      return false;
+  }
 }
 
 // `fn` with the Pack struct of a tiled block format; false for the other types.
@@ -98,7 +130,7 @@ bool with_format(TensorType type, Fn fn) {
     case TensorType::kMXFP4:
       return fn(PackMXFP4{}), true;
     default:
-      return false;
+      return with_codebook_format(type, fn);
   }
 }
 

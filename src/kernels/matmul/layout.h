@@ -95,6 +95,22 @@ struct TileIQ4XS {  // values are places in kIq4Values
   Bits4 half[4][2];
 };
 
+/// 8 rows x 256 of the codebook formats: values are codes, places in kCodebookValues (kernels/formats/codebook.h), in
+/// as many bits as the codebook needs; d is f32 because an eighth of a half may not be one. Larger than the file's
+/// blocks (3.6 bits a weight for its 1.6 to 2.6, 4.6 for 3.1 and 3.4): grids of hundreds of entries cannot be looked up
+/// in a register.
+template <class Bits>
+struct TileCodes {
+  float d[8];
+  struct Pair {
+    int8_t scale[2][8][2];  // half, row, 32-block of the pair
+    Bits half[2];
+  } pair[4];
+};
+using TileIQ2 = TileCodes<Bits3>;  // and IQ1
+using TileIQ3 = TileCodes<Bits4>;
+using TileTernary = TileCodes<Bits2>;
+
 /// 8 rows x 64 of the 32-block formats: two blocks, so that the parts stay aligned. Natural order: dword g of a block
 /// holds elements 4g..4g+3; q[j] has dword j in the low nibbles and dword j+4 in the high ones, as the file's bytes do.
 struct TileQ4_0 {  // values are stored plus 8; IQ4_NL: places in kIq4Values
@@ -129,7 +145,8 @@ struct TileQ8_0 {
 static_assert(sizeof(TileQ4K) == 1184 && sizeof(TileQ6K) == 1696 && sizeof(TileQ4_0) == 288 &&
               sizeof(TileQ4_1) == 320 && sizeof(TileQ5_0) == 352 && sizeof(TileQ8_0) == 544 &&
               sizeof(TileQ5K) == 1440 && sizeof(TileQ3K) == 928 && sizeof(TileQ2K) == 672 &&
-              sizeof(TileIQ4XS) == 1120 && sizeof(TileQ5_1) == 384 && sizeof(TileMXFP4) == 272);
+              sizeof(TileIQ4XS) == 1120 && sizeof(TileIQ2) == 928 && sizeof(TileIQ3) == 1184 &&
+              sizeof(TileTernary) == 672 && sizeof(TileQ5_1) == 384 && sizeof(TileMXFP4) == 272);
 
 /// Bytes from one group of eight rows to the next. F32, F16 and BF16 tiles are one k of eight rows: [K][8] of the type.
 int64_t group_bytes(TensorType type, int32_t cols);

@@ -12,8 +12,9 @@ namespace pagoda::kernels {
 ///
 ///   kF32           f32 as they are                                    weights F32, F16, BF16
 ///   kInt8Block32   int8 with one f32 scale per 32 values              32-block formats (Q4_0 Q4_1 Q5_0 Q5_1 Q8_0
-///   IQ4_NL MXFP4) kInt8Block256  int8 with f32 d per 256 and an integer m in 1..8   256-block formats (Q2_K ... Q6_K,
-///   IQ4_XS)
+///                                                                     IQ4_NL MXFP4)
+///   kInt8Block256  int8 with f32 d per 256 and an integer m in 1..8   256-block formats (Q2_K ... Q6_K IQ1 IQ2 IQ3
+///   IQ4_XS TQ)
 ///                  per 32: m = clamp(ceil(8 amax32 / amax256), 1, 8), d = amax256 / 1016,
 ///                  q = clamp(rne(x / (d m)), -127, 127); rule and accuracy: golden/README
 enum class ActFormat : uint8_t { kF32, kInt8Block32, kInt8Block256 };

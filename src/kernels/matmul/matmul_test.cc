@@ -48,7 +48,12 @@ const std::vector<Weights> kTypes = {
     {TensorType::kQ4_1, {0, 2}},   {TensorType::kQ5_0, {0}},   {TensorType::kQ5_1, {0, 2}}, {TensorType::kQ8_0, {0}},
     {TensorType::kQ2_K, {80, 82}}, {TensorType::kQ3_K, {108}}, {TensorType::kQ4_K, {0, 2}}, {TensorType::kQ5_K, {0, 2}},
     {TensorType::kQ6_K, {208}},    {TensorType::kIQ4_NL, {0}}, {TensorType::kIQ4_XS, {0}},  {TensorType::kMXFP4, {}},
+    {TensorType::kIQ2_XXS, {0}},   {TensorType::kIQ2_XS, {0}}, {TensorType::kIQ2_S, {0}},   {TensorType::kIQ3_XXS, {0}},
+    {TensorType::kIQ3_S, {0}},     {TensorType::kIQ1_S, {0}},  {TensorType::kIQ1_M, {}},    {TensorType::kTQ1_0, {52}},
+    {TensorType::kTQ2_0, {64}},
 };
+
+constexpr std::byte kFiniteIq1M{0xbf};  // of its last byte, whose upper nibble holds the upper exponent bits of d
 
 std::vector<std::byte> random_rows(const Weights& weights, int32_t rows, int32_t cols, std::mt19937& rng) {
   const TypeTraits& traits = *type_traits(weights.type);
@@ -61,6 +66,7 @@ std::vector<std::byte> random_rows(const Weights& weights, int32_t rows, int32_t
       const uint16_t b = f32_to_bf16(f);
       weights.type == TensorType::kF32 ? std::memcpy(&bytes[at], &f, 4) : std::memcpy(&bytes[at], &b, 2);
     }
+    if (weights.type == TensorType::kIQ1_M) bytes[at + 55] &= kFiniteIq1M;
     if (weights.type == TensorType::kMXFP4) bytes[at] = static_cast<std::byte>(118 + rng() % 8);
     for (int field : weights.f16_at) {
       const uint16_t h = f32_to_f16(value(rng) * (weights.type == TensorType::kF16 ? 1.f : 0.01f));
@@ -395,6 +401,7 @@ TEST(Matmul, LargestIntegersDoNotWrap) {
           for (size_t at = 0; at < rows.size(); at += static_cast<size_t>(type_traits(weights.type)->block_bytes)) {
             for (int field : weights.f16_at) std::memcpy(&rows[at + static_cast<size_t>(field)], &one, 2);
             if (weights.type == TensorType::kMXFP4) rows[at] = std::byte{127};
+            if (weights.type == TensorType::kIQ1_M) rows[at + 55] &= kFiniteIq1M;
           }
           const Packed w = pack(kernel.ops, weights.type, rows, n, k);
           std::vector<float> values(static_cast<size_t>(k));

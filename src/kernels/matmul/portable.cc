@@ -4,6 +4,7 @@
 #include "core/check.h"
 #include "core/half.h"
 #include "core/ids.h"
+#include "kernels/formats/codebook.h"
 #include "kernels/formats/dequantize.h"
 #include "kernels/matmul/kernels.h"
 #include "kernels/matmul/layout.h"
@@ -11,12 +12,13 @@
 // The oracle: one output row, one token, one fma chain over the blocks of the format in ascending order.
 //
 //   Q4_K Q5_K Q2_K   acc = fma(dy, fma(-dmin, f32(sum mn ms), d f32(sum sc m dot)), acc)   once per 256
-//   Q6_K Q3_K IQ4_XS   acc = fma(dy, d f32(sum sc m dot(w)), acc)                          once per 256
+//   Q6_K Q3_K IQ4_XS IQ1 IQ2 IQ3 TQ   acc = fma(dy, d f32(sum sc m dot(w)), acc)           once per 256
 //   Q4_1 Q5_1   acc = fma(dy, fma(m, f32(sum), d f32(dot)), acc)                           once per 32
 //   Q4_0 Q5_0 Q8_0 IQ4_NL MXFP4   acc = fma(dy, d f32(dot(w)), acc)                        once per 32
 //   F32 F16 BF16   acc = fma(w, x, acc)                                                    once per k
 //
-// w is the integer that d multiplies: q - 32 of Q6_K, q - 4 of Q3_K, the table's number of IQ4_XS, IQ4_NL and MXFP4.
+// w is the integer that d multiplies: q - 32 of Q6_K, q - 4 of Q3_K, the table's number of IQ4_XS, IQ4_NL, MXFP4 and
+// the codebook formats.
 // ms is m times the sum of the activations that share mn: 32 of them, 16 for Q2_K.
 //
 // Bound against exact arithmetic on the same quantized numbers, with b blocks (or K values) and u = 2^-24:
@@ -33,8 +35,9 @@ constexpr int64_t kQ5KSum = 256 * 31 * kActMax * 63 * kMMax;
 constexpr int64_t kQ3KSum = 256 * 4 * kActMax * 32 * kMMax;
 constexpr int64_t kQ2KSum = 256 * 15 * kActMax * 15 * kMMax;  // sums and mins
 constexpr int64_t kIQ4XSSum = 256 * 127 * kActMax * 32 * kMMax;
+constexpr int64_t kCodesSum = 256 * 62 * kActMax * 31 * kMMax;
 static_assert(kQ4KSum <= INT32_MAX && kQ4KMins <= INT32_MAX && kQ6KSum <= INT32_MAX && kQ5KSum <= INT32_MAX);
-static_assert(kQ3KSum <= INT32_MAX && kQ2KSum <= INT32_MAX && kIQ4XSSum <= INT32_MAX);
+static_assert(kQ3KSum <= INT32_MAX && kQ2KSum <= INT32_MAX && kIQ4XSSum <= INT32_MAX && kCodesSum <= INT32_MAX);
 // An int16 lane of a byte dot product over one 32-block (16 products; 8 for Q6_K, flushed each 16 elements).
 static_assert(16 * 15 * kActMax <= INT16_MAX && 16 * 16 * kActMax <= INT16_MAX && 8 * 32 * kActMax <= INT16_MAX);
 static_assert(8 * 31 * kActMax <= INT16_MAX);      // Q5_K, flushed each four products
@@ -43,6 +46,8 @@ static_assert(32 * kActMax * kMMax <= INT16_MAX);  // ActView::sums
 // Sums run in uint32_t: a broken bound would wrap, not be undefined.
 uint32_t product(int32_t a, int32_t b) { return static_cast<uint32_t>(a) * static_cast<uint32_t>(b); }
 float to_float(uint32_t sum) { return static_cast<float>(static_cast<int32_t>(sum)); }
+float factor(uint16_t d) { return f16_to_f32(d); }
+float factor(float d) { return d; }
 
 struct Q4K {
   using Tile = TileQ4K;
@@ -121,7 +126,7 @@ struct Halves {
               mins += product(F::min(tile, p, h, r, s) * m[2 * p + s], static_cast<int32_t>(sum[s]));
           }
         }
-      float v = f16_to_f32(tile.d[r]) * to_float(total);
+      float v = factor(tile.d[r]) * to_float(total);
       if constexpr (F::kMin) v = std::fma(-f16_to_f32(tile.dmin[r]), to_float(mins), v);
       acc[r] = std::fma(x.d[block], v, acc[r]);
     }
@@ -160,6 +165,15 @@ struct IQ4XS {
   static const Bits4& half(const Tile& tile, int p, int h) { return tile.half[p][h]; }
   static int32_t value(uint32_t q) { return kIq4Values[q]; }
   static int32_t scale(const Tile& tile, int p, int, int r, int s) { return tile.scale[p][r][s]; }
+};
+
+template <Codebook book, class Bits>
+struct Codes {
+  using Tile = TileCodes<Bits>;
+  static constexpr bool kMin = false;
+  static const Bits& half(const Tile& tile, int p, int h) { return tile.pair[p].half[h]; }
+  static int32_t value(uint32_t q) { return kCodebookValues[static_cast<int>(book)][q]; }
+  static int32_t scale(const Tile& tile, int p, int h, int r, int s) { return tile.pair[p].scale[h][r][s]; }
 };
 
 // dot of 16 + 16 nibbles [4][8][4] of row r with 32 activations; `high` adds a fifth bit.
@@ -350,6 +364,20 @@ void matmul_portable(const PackedMatrix& w, const ActView& x, Range range, Mat<f
     case TensorType::kQ8_0:
       return matmul_tiles<Pairs<Q8_0>>(w, x, groups, y);
     default:
+      break;
+  }
+  switch (codebook_of(w.type)) {
+    case Codebook::kIq2:
+      return matmul_tiles<Halves<Codes<Codebook::kIq2, Bits3>>>(w, x, groups, y);
+    case Codebook::kIq3Xxs:
+      return matmul_tiles<Halves<Codes<Codebook::kIq3Xxs, Bits4>>>(w, x, groups, y);
+    case Codebook::kIq3S:
+      return matmul_tiles<Halves<Codes<Codebook::kIq3S, Bits4>>>(w, x, groups, y);
+    case Codebook::kIq1:
+      return matmul_tiles<Halves<Codes<Codebook::kIq1, Bits3>>>(w, x, groups, y);
+    case Codebook::kTernary:
+      return matmul_tiles<Halves<Codes<Codebook::kTernary, Bits2>>>(w, x, groups, y);
+    case Codebook::kNone:
       return matmul_floats(w, x, groups, y);
   }
 }

@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/ids.h"
+#include "kernels/formats/codebook.h"
 #include "kernels/matmul/kernels.h"
 
 namespace pagoda::kernels {
@@ -35,6 +36,7 @@ void matmul_avx2(const PackedMatrix& w, const ActView& x, Range range, Mat<float
     case TensorType::kQ8_0:
       return matmul_q8_0_avx2(w, x, groups, y);
     default:
+      if (codebook_of(w.type) != Codebook::kNone) return matmul_codes_avx2(w, x, groups, y);
       return matmul_float_avx2(w, x, groups, y);
   }
 }

@@ -14,6 +14,7 @@ void matmul_q5_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat
 void matmul_q3_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
 void matmul_q2_k_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
 void matmul_iq4_xs_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);
+void matmul_codes_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);    // IQ1 IQ2 IQ3 TQ
 void matmul_block32_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);  // Q4_0 Q4_1 Q5_0 Q5_1
 void matmul_table32_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);  // IQ4_NL MXFP4
 void matmul_q8_0_avx2(const PackedMatrix& w, const ActView& x, Range groups, Mat<float> y);

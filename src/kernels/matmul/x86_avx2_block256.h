@@ -1,8 +1,8 @@
 #pragma once
 #include "kernels/matmul/x86_avx2.h"
 
-// The 256-block formats whose pairs are two halves of eight dwords (Q5_K Q3_K Q2_K IQ4_XS); for the x86_avx2_*.cc of
-// these formats alone. portable.cc has the chain.
+// The 256-block formats whose pairs are two halves of eight dwords (Q5_K Q3_K Q2_K IQ4_XS, codebooks); for the
+// x86_avx2_*.cc of these formats alone. portable.cc has the chain.
 namespace pagoda::kernels {
 namespace {
 
@@ -13,7 +13,7 @@ constexpr int kPrefetchBytes = 1024;
 //   kPlanes             byte vectors a dword of weights comes as; plane 0 counts 16 where there are two
 //   kFlush              dwords whose products fit an int16 lane: 4 or 8
 //   kScales, kMins      per pair 1 or 2 (a half each); kMins 0: the format has none
-//   kOffset             taken off the values of plane 0; 0, 4 or 8
+//   kOffset             taken off the values of plane 0; 0, 4, 8 or 16
 //   dword(tile, p, h, n, w)           n a constant after unrolling
 //   scale(tile, p, h), min(tile, p, h)  int16 pairs: the two 32-blocks of 8 rows
 //   kDirectTokens, kPanelTokens
@@ -22,8 +22,9 @@ constexpr int kPrefetchBytes = 1024;
 /// int16 in `fix` [pair][half][block]; with `m` also times m (mins per 16).
 template <int kOffset, bool kTimesM>
 [[gnu::always_inline]] inline void half_sums(const int16_t* lane_sums, const int16_t* m, int16_t* fix) {
-  constexpr int kShift = kOffset == 8 ? 2 : kOffset == 4 ? 3 : 5;  // lane sums hold 32 times the sums
-  for (int i = 0; i < 2; ++i) {                                    // two pairs each
+  // Lane sums hold 32 times the sums.
+  constexpr int kShift = kOffset == 16 ? 1 : kOffset == 8 ? 2 : kOffset == 4 ? 3 : 5;
+  for (int i = 0; i < 2; ++i) {  // two pairs each
     __m256i v = _mm256_srai_epi16(load(lane_sums + 16 * i), kShift);
     v = _mm256_add_epi16(v, _mm256_shuffle_epi32(v, 0xb1));
     if (kTimesM) {
@@ -37,6 +38,32 @@ template <int kOffset, bool kTimesM>
     _mm_storeu_si128(reinterpret_cast<__m128i*>(fix + 8 * i), _mm256_castsi256_si128(v));
   }
 }
+
+// Dword n of eight rows, a value a byte; n a constant after unrolling. layout.h says where the bits lie.
+
+[[gnu::always_inline]] inline __m256i dword_of(const Bits2& bits, int n) {
+  const __m256i u = load(bits.v[n / 4]);
+  return _mm256_and_si256(n % 4 ? _mm256_srli_epi16(u, 2 * (n % 4)) : u, _mm256_set1_epi8(3));
+}
+
+[[gnu::always_inline]] inline __m256i dword_of(const Bits3& bits, int n) {
+  const auto& v = bits.v;
+  const __m256i low3 = _mm256_set1_epi8(7), low2 = _mm256_set1_epi8(3), bit2 = _mm256_set1_epi8(4);
+  if (n < 6) {
+    const __m256i u = load(v[n / 2]);
+    return _mm256_and_si256(n % 2 ? _mm256_srli_epi16(u, 3) : u, low3);
+  }
+  const __m256i lower = _mm256_and_si256(_mm256_srli_epi16(load(v[2 * n - 12]), 6), low2);
+  return _mm256_or_si256(lower, _mm256_and_si256(_mm256_srli_epi16(load(v[1]), n - 2), bit2));
+}
+
+[[gnu::always_inline]] inline __m256i dword_of(const Bits4& bits, int n) {
+  const __m256i u = load(bits.v[n / 2]);
+  return _mm256_and_si256(n % 2 ? _mm256_srli_epi16(u, 4) : u, _mm256_set1_epi8(15));
+}
+
+[[gnu::always_inline]] inline __m256 load_factor(const uint16_t* d) { return load_f16(d); }
+[[gnu::always_inline]] inline __m256 load_factor(const float* d) { return _mm256_loadu_ps(d); }
 
 /// Straight from the tiles.
 template <class F>
@@ -91,7 +118,7 @@ struct Block256 {
       for (int t = 0; t < T; ++t) {
         const __m256 dy = _mm256_set1_ps(x.d[int64_t{t0 + t} * tiles + b]);
         for (int g = 0; g < G; ++g) {
-          acc[t][g] = finish(load_f16(tile[g][b].d), dmin_of(tile[g][b]), dy, total[t][g], mins[t][g], acc[t][g]);
+          acc[t][g] = finish(load_factor(tile[g][b].d), dmin_of(tile[g][b]), dy, total[t][g], mins[t][g], acc[t][g]);
         }
       }
     }
@@ -207,7 +234,7 @@ struct Block256Panels : Block256<F> {
   static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel, int32_t slot) {
     const Tile* tile = group_tiles<Tile>(w, group, Base::units(w)) + unit;
     for (int32_t b = 0; b < count; ++b) {
-      _mm256_storeu_ps(panel[b].d[slot], load_f16(tile[b].d));
+      _mm256_storeu_ps(panel[b].d[slot], load_factor(tile[b].d));
       _mm256_storeu_ps(panel[b].dmin[slot], Base::dmin_of(tile[b]));
       for (int p = 0; p < 4; ++p)
         for (int h = 0; h < 2; ++h) {

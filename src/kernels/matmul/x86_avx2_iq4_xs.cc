@@ -15,10 +15,9 @@ struct IQ4XS {
   }
 
   [[gnu::always_inline]] static void dword(const Tile& tile, int p, int h, int n, __m256i (&w)[2]) {
-    const __m256i u = load(tile.half[p][h].v[n / 2]);
-    const __m256i nibbles = _mm256_and_si256(n % 2 ? _mm256_srli_epi16(u, 4) : u, _mm256_set1_epi8(15));
-    w[0] = look_up(kIq4Planes.upper, nibbles);
-    w[1] = look_up(kIq4Planes.lower, nibbles);
+    const __m256i codes = dword_of(tile.half[p][h], n);
+    w[0] = look_up(kIq4Planes.upper, codes);
+    w[1] = look_up(kIq4Planes.lower, codes);
   }
 };
 

@@ -16,10 +16,8 @@ struct Q2K {
     return _mm256_srli_epi16(_mm256_cvtepu8_epi16(load_half(tile.pair[p].scale_min[h])), 4);
   }
 
-  // Bits2 in layout.h.
   [[gnu::always_inline]] static void dword(const Tile& tile, int p, int h, int n, __m256i (&w)[1]) {
-    const __m256i u = load(tile.pair[p].half[h].v[n / 4]);
-    w[0] = _mm256_and_si256(n % 4 ? _mm256_srli_epi16(u, 2 * (n % 4)) : u, _mm256_set1_epi8(3));
+    w[0] = dword_of(tile.pair[p].half[h], n);
   }
 };
 

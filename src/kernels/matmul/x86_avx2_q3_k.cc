@@ -13,17 +13,8 @@ struct Q3K {
     return _mm256_cvtepi8_epi16(load_half(tile.pair[p].scale[h]));
   }
 
-  // Bits3 in layout.h.
   [[gnu::always_inline]] static void dword(const Tile& tile, int p, int h, int n, __m256i (&w)[1]) {
-    const auto& v = tile.pair[p].half[h].v;
-    const __m256i low3 = _mm256_set1_epi8(7), low2 = _mm256_set1_epi8(3), bit2 = _mm256_set1_epi8(4);
-    if (n < 6) {
-      const __m256i u = load(v[n / 2]);
-      w[0] = _mm256_and_si256(n % 2 ? _mm256_srli_epi16(u, 3) : u, low3);
-      return;
-    }
-    const __m256i lower = _mm256_and_si256(_mm256_srli_epi16(load(v[2 * n - 12]), 6), low2);
-    w[0] = _mm256_or_si256(lower, _mm256_and_si256(_mm256_srli_epi16(load(v[1]), n - 2), bit2));
+    w[0] = dword_of(tile.pair[p].half[h], n);
   }
 };
 
