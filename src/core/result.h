@@ -25,8 +25,9 @@ enum class Code {
 
 struct Error {
   Code code;
-  std::string message;  // one sentence with the numbers: "prompt has 9000 tokens, limit 8192"
-  std::string param{};  // the request field or file key at fault, "" if none
+  std::string message;        // one sentence with the numbers: "prompt has 9000 tokens, limit 8192"
+  std::string param{};        // the request field or file key at fault, "" if none
+  int32_t retry_after_s = 0;  // with kNoCapacity: when it may be worth another try; 0 = unknown
 };
 
 /// A T, or the reason there is none. value() looks, take() moves out; the wrong one aborts.

@@ -75,11 +75,12 @@ struct ServingMetrics::State {
     with_source["source"] = source;
     return prompt_tokens_by_source.Add(with_source);
   }
-  Labels with(const char* name, const char* value) const {
+  Labels with(const char* name, std::string value) const {
     Labels more = labels;
-    more[name] = value;
+    more[name] = std::move(value);
     return more;
   }
+  Counter& rejected(const std::string& reason) { return rejections.Add(with("reason", reason)); }
   Counter& finished(const std::string& reason) {
     Labels with_reason = labels;
     with_reason["finished_reason"] = reason;
@@ -92,6 +93,18 @@ struct ServingMetrics::State {
 
   Gauge& running = gauge("vllm:num_requests_running", "Sequences in the running batch.");
   Gauge& waiting = gauge("vllm:num_requests_waiting", "Sequences waiting for a place in the batch.");
+  prometheus::Family<Gauge>& waiting_by_reason = prometheus::BuildGauge()
+                                                     .Name("vllm:num_requests_waiting_by_reason")
+                                                     .Help(
+                                                         "The same by what they wait for: a place, or another one's "
+                                                         "prompt.")
+                                                     .Register(registry);
+  Gauge& waiting_for_capacity = waiting_by_reason.Add(with("reason", "capacity"));
+  Gauge& waiting_deferred = waiting_by_reason.Add(with("reason", "deferred"));
+  prometheus::Family<Gauge>& scheduler_info = prometheus::BuildGauge()
+                                                  .Name("pagoda:scheduler_info")
+                                                  .Help("Scheduling policy and mode, as labels.")
+                                                  .Register(registry);
   Gauge& kv_usage = gauge("vllm:kv_cache_usage_perc", "Share of the KV pool in use, 0 to 1.");
   prometheus::Family<Gauge>& cache_config = prometheus::BuildGauge()
                                                 .Name("vllm:cache_config_info")
@@ -131,6 +144,12 @@ struct ServingMetrics::State {
   Counter& prefix_hits = counter("vllm:prefix_cache_hits_total", "Prompt tokens found there.");
   Counter& generation_tokens = counter("vllm:generation_tokens_total", "Tokens generated.");
   Counter& preemptions = counter("vllm:num_preemptions_total", "Sequences preempted because the KV pool ran out.");
+  Counter& corrupted =
+      counter("vllm:corrupted_requests_total", "Sequences ended because their logits were no numbers.");
+  prometheus::Family<Counter>& rejections = prometheus::BuildCounter()
+                                                .Name("vllm:admission_rejections_total")
+                                                .Help("Requests that were not let into the queue, by reason.")
+                                                .Register(registry);
   prometheus::Family<Counter>& success = prometheus::BuildCounter()
                                              .Name("vllm:request_success_total")
                                              .Help("Finished requests by reason.")
@@ -160,12 +179,24 @@ struct ServingMetrics::State {
 
 ServingMetrics::ServingMetrics(std::string model_name, int32_t max_model_len)
     : state_(std::make_unique<State>(model_name, max_model_len)) {
-  for (const char* reason : {"stop", "length", "abort", "error"}) state_->finished(reason);  // present from 0 on
+  // Present from 0 on.
+  for (const char* reason : {"stop", "length", "abort", "error", "timeout"}) state_->finished(reason);
+  for (const char* reason : {"queue_full", "invalid", "unavailable"}) state_->rejected(reason);
 }
 ServingMetrics::~ServingMetrics() = default;
 
 void ServingMetrics::set_running(int32_t sequences) { state_->running.Set(sequences); }
-void ServingMetrics::set_waiting(int32_t sequences) { state_->waiting.Set(sequences); }
+void ServingMetrics::set_waiting(int32_t sequences, int32_t deferred) {
+  state_->waiting.Set(sequences);
+  state_->waiting_for_capacity.Set(std::max(0, sequences - deferred));
+  state_->waiting_deferred.Set(std::min(sequences, deferred));
+}
+void ServingMetrics::set_scheduler_info(std::string_view policy, std::string_view mode) {
+  Labels labels = state_->labels;
+  labels["policy"] = policy;
+  labels["mode"] = mode;
+  state_->scheduler_info.Add(labels).Set(1);
+}
 void ServingMetrics::set_kv_usage(double used_fraction) { state_->kv_usage.Set(used_fraction); }
 void ServingMetrics::set_cache_config(int32_t block_tokens, int32_t total_blocks) {
   Labels shape = state_->labels;
@@ -196,6 +227,8 @@ void ServingMetrics::add_cached_prompt_tokens(int64_t tokens) {
 void ServingMetrics::add_prefix_cache_queries(int64_t tokens) { state_->prefix_queries.Increment(counted(tokens)); }
 void ServingMetrics::add_generation_tokens(int64_t tokens) { state_->generation_tokens.Increment(counted(tokens)); }
 void ServingMetrics::add_preemption() { state_->preemptions.Increment(); }
+void ServingMetrics::add_corrupted() { state_->corrupted.Increment(); }
+void ServingMetrics::add_rejected(const std::string& reason) { state_->rejected(reason).Increment(); }
 void ServingMetrics::add_finished(const std::string& finished_reason) { state_->finished(finished_reason).Increment(); }
 
 void ServingMetrics::observe_time_to_first_token(double seconds) { state_->time_to_first_token.Observe(seconds); }

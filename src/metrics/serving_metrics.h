@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace pagoda::metrics {
 
@@ -34,7 +35,9 @@ class ServingMetrics {
 
   // gauges
   void set_running(int32_t sequences);
-  void set_waiting(int32_t sequences);
+  /// So many of the waiting are deferred: another one computes their prompt's beginning; the others lack a place.
+  void set_waiting(int32_t sequences, int32_t deferred = 0);
+  void set_scheduler_info(std::string_view policy, std::string_view mode);
   void set_kv_usage(double used_fraction);  // 0..1
   void set_cache_config(int32_t block_tokens, int32_t total_blocks);
   /// One step: what the pool was used for, and for how long. pagoda:kv_cache_slots{state} now and
@@ -47,7 +50,9 @@ class ServingMetrics {
   void add_prefix_cache_queries(int64_t tokens);    // prompt tokens that were looked up
   void add_generation_tokens(int64_t tokens);
   void add_preemption();
-  void add_finished(const std::string& finished_reason);  // stop, length, abort, error
+  void add_finished(const std::string& finished_reason);  // stop, length, abort, error, timeout
+  void add_corrupted();                                   // the model's numbers were none (NaN): that request ended
+  void add_rejected(const std::string& reason);           // queue_full, invalid, unavailable
 
   // histograms, seconds or tokens
   void observe_time_to_first_token(double seconds);

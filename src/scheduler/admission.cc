@@ -46,6 +46,13 @@ Status check_request(const Request& request, const Limits& limits) {
   for (const std::string& stop : request.stop)
     if (stop.empty()) return invalid("stop", "stop holds an empty string");
 
+  if (request.priority != 0 && limits.policy != Policy::kPriority)
+    return invalid("priority", fmt::format("priority is {}, but this server schedules by {}: start it with "
+                                           "--scheduling-policy priority",
+                                           request.priority, name_of(limits.policy)));
+  if (request.deadline_us < 0 || request.deadline_us > kDeadlineUsMax)
+    return invalid("deadline_ms", fmt::format("the deadline is {} us, limit {}", request.deadline_us, kDeadlineUsMax));
+
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
   const int64_t needed = prompt_tokens + (request.max_tokens > 0 ? 1 : 0);
   if (needed > limits.max_model_len)
@@ -67,7 +74,20 @@ bool wants_prompt_scores(const Request& request) {
   return request.prompt_logprobs.has_value() || !request.score_ids.empty();
 }
 
-std::vector<std::unique_ptr<Sequence>> make_choices(Request request, const text::Tokenizer* tokenizer) {
+Status check_queue(const Request& request, const Queued& queued, const Limits& limits) {
+  if (queued.sequences + request.n > limits.max_queued)
+    return Error{Code::kNoCapacity, fmt::format("{} sequences wait and {} more were asked for, limit {}",
+                                                queued.sequences, request.n, limits.max_queued)};
+  const int64_t tokens = std::ssize(request.prompt) * request.n;
+  // One alone is always taken: it would never get in otherwise.
+  if (limits.max_queued_tokens > 0 && queued.sequences > 0 && queued.prompt_tokens + tokens > limits.max_queued_tokens)
+    return Error{Code::kNoCapacity, fmt::format("{} prompt tokens wait and {} more were asked for, limit {}",
+                                                queued.prompt_tokens, tokens, limits.max_queued_tokens)};
+  return ok_status();
+}
+
+std::vector<std::unique_ptr<Sequence>> make_choices(Request request, const text::Tokenizer* tokenizer,
+                                                    const Limits& limits) {
   auto owner = std::make_shared<RequestState>();
   owner->request = std::move(request);
   Request& kept = owner->request;
@@ -76,7 +96,7 @@ std::vector<std::unique_ptr<Sequence>> make_choices(Request request, const text:
   std::vector<std::unique_ptr<Sequence>> choices;
   for (int32_t i = 0; i < kept.n; ++i) {
     auto seq = std::make_unique<Sequence>();
-    seq->priority = kept.priority;
+    seq->answer_tokens_max = std::min(kept.max_tokens, limits.max_model_len - static_cast<int32_t>(kept.prompt.size()));
     seq->history = kept.prompt;
     seq->prompt_tokens = static_cast<int32_t>(kept.prompt.size());
     seq->choice = i;

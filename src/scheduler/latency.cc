@@ -5,8 +5,8 @@ namespace {
 
 double seconds(int64_t from_us, int64_t to_us) { return static_cast<double>(to_us - from_us) * 1e-6; }
 
-const char* finished_reason(FinishReason reason) {
-  switch (reason) {
+const char* finished_reason(const Event& last) {
+  switch (*last.finish) {
     case FinishReason::kStop:
       return "stop";
     case FinishReason::kLength:
@@ -14,7 +14,7 @@ const char* finished_reason(FinishReason reason) {
     case FinishReason::kCancelled:
       return "abort";
     case FinishReason::kError:
-      return "error";
+      return last.error && last.error->code == Code::kDeadline ? "timeout" : "error";
   }
   return "error";
 }
@@ -31,9 +31,9 @@ void note_token(Timeline& times, int64_t now_us, metrics::ServingMetrics& metric
   times.last_token_us = now_us;
 }
 
-void note_finish(const Sequence& seq, FinishReason reason, int64_t now_us, metrics::ServingMetrics& metrics) {
+void note_finish(const Sequence& seq, const Event& last, int64_t now_us, metrics::ServingMetrics& metrics) {
   const Timeline& times = seq.times;
-  metrics.add_finished(finished_reason(reason));
+  metrics.add_finished(finished_reason(last));
   metrics.observe_e2e_latency(seconds(times.arrived_us, now_us));
   if (times.scheduled_us >= 0) metrics.observe_queue_time(seconds(times.arrived_us, times.scheduled_us));
   if (times.first_token_us >= 0) {

@@ -8,6 +8,6 @@ namespace pagoda::scheduler {
 void note_token(Timeline& times, int64_t now_us, metrics::ServingMetrics& metrics);
 
 /// A choice ended: its whole road, phase by phase, and why.
-void note_finish(const Sequence& seq, FinishReason reason, int64_t now_us, metrics::ServingMetrics& metrics);
+void note_finish(const Sequence& seq, const Event& last, int64_t now_us, metrics::ServingMetrics& metrics);
 
 }  // namespace pagoda::scheduler

@@ -5,22 +5,17 @@
 #include <unordered_map>
 
 #include "scheduler/cold_prefix.h"
+#include "scheduler/newcomers.h"
 
 namespace pagoda::scheduler {
 namespace {
 
 enum class Fit { kYes, kNoBudget, kNoBlocks };
 
-int32_t blocks_for(int32_t tokens) { return div_ceil(tokens, kBlockTokens); }
-
-/// What a waiting sequence still takes from the pool when it enters and all its tokens are to be cached.
-int32_t blocks_to_enter(const Sequence& seq) {
-  return blocks_for(seq.total_tokens()) - static_cast<int32_t>(seq.reuse.match.blocks.size()) + seq.reuse.unheld;
-}
-
 struct Planner {
   const std::vector<Sequence*>& running;
   const kvcache::PrefixCache& blocks;
+  const Limits& limits;
   int32_t tokens_left;
   int32_t blocks_left;
   Plan plan{};
@@ -32,12 +27,19 @@ struct Planner {
   bool has_row(const Sequence* seq) const {
     return std::any_of(plan.rows.begin(), plan.rows.end(), [&](const Row& row) { return row.seq == seq; });
   }
+  bool is_last_holder(BlockId block, const std::unordered_map<uint32_t, int32_t>& gone, int32_t more) const {
+    const auto found = gone.find(static_cast<uint32_t>(block));
+    return (found != gone.end() ? found->second : 0) + more == blocks.references(block);
+  }
 
-  Fit advance(Sequence* seq, int32_t tokens_max, bool newcomer) {
+  /// It takes at least `blocks_least` in all with this row.
+  Fit advance(Sequence* seq, int32_t tokens_max, bool newcomer, int32_t blocks_least = 0) {
     const int32_t n = std::min({seq->uncached_tokens(), tokens_max, tokens_left});
     if (n <= 0) return Fit::kNoBudget;
     const int32_t there = seq->blocks_held() + static_cast<int32_t>(seq->reuse.match.blocks.size());
-    const int32_t grow = std::max(0, blocks_for(seq->ready_tokens() + n) - there);
+    const int32_t grow = std::max({0, blocks_for(seq->ready_tokens() + n) - there, blocks_least - there});
+    // One that only computes on for its batch's sake stops where its place ends.
+    if (seq->ended() && (grow > 0 || seq->total_tokens() > limits.max_model_len)) return Fit::kNoBudget;
     if (grow + seq->reuse.unheld > blocks_left) return Fit::kNoBlocks;
     tokens_left -= n;
     blocks_left -= grow + seq->reuse.unheld;
@@ -45,17 +47,33 @@ struct Planner {
     return Fit::kYes;
   }
 
-  // The last sequence behind `seq` without a row this step pays with all its blocks.
+  /// The last sequence behind `seq` without a row this step that gives a block; where each shares all it has, the last
+  /// of those that give one once the others are gone as well.
+  Sequence* find_victim(const Sequence* seq) const {
+    std::vector<Sequence*> candidates;
+    for (size_t i = running.size(); i-- > 0 && running[i] != seq;)
+      if (!is_victim(running[i]) && !has_row(running[i])) candidates.push_back(running[i]);
+    const auto gives = [&](const Sequence* candidate, const auto& gone, int32_t more) {
+      return std::any_of(candidate->blocks.begin(), candidate->blocks.end(),
+                         [&](BlockId block) { return is_last_holder(block, gone, more); });
+    };
+    for (Sequence* candidate : candidates)
+      if (gives(candidate, released, 1)) return candidate;
+    auto all_gone = released;
+    for (const Sequence* candidate : candidates)
+      for (const BlockId block : candidate->blocks) ++all_gone[static_cast<uint32_t>(block)];
+    for (Sequence* candidate : candidates)
+      if (gives(candidate, all_gone, 0)) return candidate;
+    return nullptr;
+  }
+
   bool preempt_behind(const Sequence* seq) {
-    for (size_t i = running.size(); i-- > 0 && running[i] != seq;) {
-      Sequence* candidate = running[i];
-      if (is_victim(candidate) || has_row(candidate)) continue;
-      for (const BlockId block : candidate->blocks)  // those it shares with others stay theirs
-        blocks_left += ++released[static_cast<uint32_t>(block)] == blocks.references(block);
-      plan.victims.push_back(candidate);
-      return true;
-    }
-    return false;
+    Sequence* victim = find_victim(seq);
+    if (victim == nullptr) return false;
+    for (const BlockId block : victim->blocks)  // those it shares with others stay theirs
+      blocks_left += ++released[static_cast<uint32_t>(block)] == blocks.references(block);
+    plan.victims.push_back(victim);
+    return true;
   }
 
   void advance_or_preempt(Sequence* seq, int32_t tokens_max) {
@@ -65,21 +83,6 @@ struct Planner {
   }
 };
 
-/// The waiting sequences that may enter now. `short_of_blocks` is set if one may not although there is a slot.
-std::vector<Sequence*> admissible(const std::vector<Sequence*>& prompts, const std::vector<Sequence*>& waiting,
-                                  int32_t slots, int32_t blocks, bool& short_of_blocks) {
-  for (const Sequence* seq : prompts) blocks -= std::max(0, blocks_for(seq->total_tokens()) - seq->blocks_held());
-  std::vector<Sequence*> entering;
-  for (Sequence* seq : waiting) {
-    blocks -= blocks_to_enter(*seq);
-    if (slots-- <= 0) break;
-    short_of_blocks = blocks < 0;
-    if (short_of_blocks) break;
-    entering.push_back(seq);
-  }
-  return entering;
-}
-
 /// Leaves out the prompts that wait for another one; returns how many of the first `inside` are gone.
 size_t drop_waiting(std::vector<Sequence*>& prompts, size_t inside) {
   const std::vector<bool> waits = waits_for_another(prompts);
@@ -88,6 +91,17 @@ size_t drop_waiting(std::vector<Sequence*>& prompts, size_t inside) {
     if (!waits[i]) kept.push_back(prompts[i]);
   prompts = std::move(kept);
   return static_cast<size_t>(std::count(waits.begin(), waits.begin() + static_cast<std::ptrdiff_t>(inside), true));
+}
+
+/// What each prompt gets of the budget.
+std::vector<int32_t> rows_of(const std::vector<Sequence*>& prompts, int32_t budget, SchedulingMode mode) {
+  // A static batch is formed at once: whoever gets no row now is not in it.
+  const int32_t least = mode == SchedulingMode::kStatic ? 1 : 0;
+  std::vector<int32_t> wanted;
+  for (const Sequence* seq : prompts) wanted.push_back(seq->uncached_tokens() - least);
+  std::vector<int32_t> share = share_budget(wanted, budget - least * static_cast<int32_t>(prompts.size()));
+  for (int32_t& rows : share) rows += least;
+  return share;
 }
 
 }  // namespace
@@ -110,9 +124,9 @@ std::vector<int32_t> share_budget(const std::vector<int32_t>& wanted, int32_t bu
   return share;
 }
 
-Plan plan_step(const std::vector<Sequence*>& running, const std::vector<Sequence*>& waiting,
-               const kvcache::PrefixCache& blocks, const Limits& limits) {
-  Planner planner{running, blocks, limits.max_num_batched_tokens, blocks.available_blocks()};
+Plan plan_step(const std::vector<Sequence*>& running, std::span<Sequence* const> waiting,
+               const kvcache::PrefixCache& blocks, const Limits& limits, int32_t prompt_rows_max) {
+  Planner planner{running, blocks, limits, limits.max_num_batched_tokens, blocks.available_blocks()};
 
   // A user who is already reading must not stall behind someone else's long prompt ...
   for (Sequence* seq : running)
@@ -121,23 +135,28 @@ Plan plan_step(const std::vector<Sequence*>& running, const std::vector<Sequence
   // ... so prompts get what is left, in chunks (Sarathi-Serve, arXiv:2403.02310).
   std::vector<Sequence*> prompts;
   for (Sequence* seq : running)
-    if (!seq->decoding() && !planner.is_victim(seq)) prompts.push_back(seq);
+    if (!seq->decoding() && !seq->ended() && !planner.is_victim(seq)) prompts.push_back(seq);
   size_t inside = prompts.size();
+  Newcomers newcomers;
   if (planner.plan.victims.empty()) {
-    const int32_t slots = limits.max_num_seqs - static_cast<int32_t>(running.size());
-    const std::vector<Sequence*> entering =
-        admissible(prompts, waiting, slots, planner.blocks_left, planner.plan.short_of_blocks);
-    prompts.insert(prompts.end(), entering.begin(), entering.end());
+    newcomers = find_newcomers(running, prompts, waiting, planner.blocks_left, blocks.total_blocks(), limits);
+    prompts.insert(prompts.end(), newcomers.entering.begin(), newcomers.entering.end());
+    planner.plan.short_of_blocks = newcomers.short_of_blocks;
+    planner.plan.deferred = newcomers.deferred;
   }
   if (limits.prefix_caching) inside -= drop_waiting(prompts, inside);
 
-  std::vector<int32_t> wanted;
-  for (const Sequence* seq : prompts) wanted.push_back(seq->uncached_tokens());
-  const std::vector<int32_t> share = share_budget(wanted, planner.tokens_left);
-
+  const int32_t budget = std::min(planner.tokens_left, prompt_rows_max);
+  const std::vector<int32_t> share = rows_of(prompts, budget, limits.mode);
   for (size_t i = 0; i < inside; ++i) planner.advance_or_preempt(prompts[i], share[i]);
-  if (planner.plan.victims.empty())
-    for (size_t i = inside; i < prompts.size(); ++i) planner.advance(prompts[i], share[i], true);
+  if (!planner.plan.victims.empty()) return std::move(planner.plan);
+  for (size_t i = inside; i < prompts.size(); ++i) {
+    const Sequence& seq = *prompts[i];
+    const int32_t reserve = limits.mode == SchedulingMode::kOrca
+                                ? blocks_to_reserve(seq.prompt_tokens, seq.answer_tokens_max)
+                                : newcomers.reserve_blocks;
+    planner.advance(prompts[i], share[i], /*newcomer=*/true, reserve);
+  }
   return std::move(planner.plan);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "kvcache/prefix_cache.h"
@@ -20,26 +22,33 @@ struct Plan {
   std::vector<Row> rows;
   std::vector<Sequence*> victims;  // give back all their blocks first; they are computed again later
   bool short_of_blocks = false;    // somebody waits although there is a slot: too few blocks are left
+  int32_t deferred = 0;            // so many wait for another one to compute their beginning, not for a place
   bool empty() const { return rows.empty(); }
 };
 
 /// What the next step computes. Pure: reads the queues, changes nothing, so a test is a table of inputs and plans.
 ///
 ///   running   in runs_before() order; exactly the sequences that hold blocks
-///   waiting   in runs_before() order; what each would find computed is in its `reuse`
+///   waiting   the first of them in runs_before() order; what each would find computed is in its `reuse`
 ///   blocks    who holds what
+///   prompt_rows_max  rows that prompts may have together, for the readers' sake
 ///
-/// 1. Decodes first. One without a block takes it from the last running sequence behind it that has no row yet.
+/// 1. Decodes first. One without a block takes it from the last running sequence behind it that has no row yet and
+///    gives one: who shares all its blocks with others gives none, unless they go as well.
 /// 2. Prompts share what is left of the token budget, see share_budget().
 /// 3. A prompt whose next block another one computes in this step waits, see waits_for_another().
 /// 4. Newcomers enter in order while there are slots, and while the whole history of each fits beside what the prompts
 ///    already inside still need. None past the first that does not fit, or a big one would starve; none after an
-///    eviction, they would be the next victims.
+///    eviction, they would be the next victims. Who waits as in 3. takes no place meanwhile. The choices of a request
+///    are let in together: the first enters where all fit, the others' places are theirs until their prompt is there.
+///
+/// Modes that reserve ahead take all blocks of a sequence with its first row: nobody is ever a victim.
 ///
 /// The first running sequence never is a victim and can evict all others, so with sequences that fit the pool alone
 /// some row always exists: nothing waits for ever.
-Plan plan_step(const std::vector<Sequence*>& running, const std::vector<Sequence*>& waiting,
-               const kvcache::PrefixCache& blocks, const Limits& limits);
+Plan plan_step(const std::vector<Sequence*>& running, std::span<Sequence* const> waiting,
+               const kvcache::PrefixCache& blocks, const Limits& limits,
+               int32_t prompt_rows_max = std::numeric_limits<int32_t>::max());
 
 /// Splits `budget` rows among prompts that want `wanted[i]` rows, oldest first.
 ///

@@ -49,10 +49,14 @@ class PlanStepTest : public ::testing::Test {
     Limits limits;
     limits.max_num_batched_tokens = budget;
     limits.max_num_seqs = sequences_max;
+    limits.max_model_len = 4096;
+    limits.mode = mode_;
+    limits.prefix_caching = mode_ == SchedulingMode::kPaged;
     const kvcache::PrefixCache blocks = hand_out_blocks(free_blocks);
     const Plan result = plan_step(running_, waiting_, blocks, limits);
     rows_.clear();
     victims_.clear();
+    short_of_blocks_ = result.short_of_blocks;
     for (const Row& row : result.rows) {
       rows_.emplace_back(static_cast<int>(row.seq->id), row.tokens, row.new_blocks);
       EXPECT_EQ(row.newcomer, std::find(waiting_.begin(), waiting_.end(), row.seq) != waiting_.end());
@@ -64,6 +68,8 @@ class PlanStepTest : public ::testing::Test {
   std::vector<Sequence*> running_, waiting_;
   std::vector<Numbers> rows_;
   std::vector<int> victims_;
+  bool short_of_blocks_ = false;
+  SchedulingMode mode_ = SchedulingMode::kPaged;
 };
 
 // Goal: with nobody there, there is nothing to do.
@@ -176,6 +182,107 @@ TEST_F(PlanStepTest, SharedBlocksCountWhenTheirLastHolderGoes) {
     EXPECT_EQ(result.rows[0].new_blocks, needs);
     EXPECT_EQ(result.victims.size(), needs == 1 ? 1u : 2u);
   }
+}
+
+// Goal: a victim that would give nothing, because others hold all it has, is not chosen; the next one is. Those who
+// share everything with each other go together where nobody else gives anything, and stay where they give nothing even
+// then. Method: the first needs a block, two more share two blocks, a third has two of its own and is in front of them.
+TEST_F(PlanStepTest, WhoWouldGiveNothingIsNoVictim) {
+  kvcache::PrefixCache blocks(8, 1);
+  const auto two = [&] { return std::vector<BlockId>{blocks.take(), blocks.take()}; };
+  const auto victims = [&] {
+    std::vector<size_t> indices;
+    for (const Sequence* seq : plan_step(running_, waiting_, blocks, Limits{}).victims)
+      indices.push_back(static_cast<size_t>(std::find(running_.begin(), running_.end(), seq) - running_.begin()));
+    return indices;
+  };
+  for (int i = 0; i < 4; ++i) run(i == 0 ? 33 : 40, 32);
+  running_[0]->blocks = two();
+  running_[1]->blocks = two();
+  running_[2]->blocks = running_[3]->blocks = two();
+  for (const BlockId block : running_[2]->blocks) blocks.share(block);
+  while (blocks.available_blocks() > 0) blocks.take();
+  EXPECT_THAT(victims(), ElementsAre(1));
+  running_.erase(running_.begin() + 1);
+  EXPECT_THAT(victims(), ElementsAre(2, 1));
+  for (const BlockId block : running_[2]->blocks) blocks.share(block);  // somebody else has them, too
+  EXPECT_THAT(victims(), IsEmpty());
+}
+
+// Goal: who waits for another's cold prefix takes no slot and no blocks: others come in beside the one that computes
+// it.
+TEST_F(PlanStepTest, FollowersTakeNoPlace) {
+  wait(100);  // 1: computes the text all share
+  wait(90);   // 2, 3: wait for it
+  wait(90);
+  wait(20);  // 4: a stranger
+  waiting_[3]->history.assign(20, 2);
+  for (Sequence* seq : waiting_) seq->node_blocks = 0;
+  plan(10, 256, 2);  // 1 needs 7 of 10 blocks, 2 would need 6
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 100, 7}, Numbers{4, 20, 2}));
+}
+
+// Goal: the choices of a request come in together: the first waits until there are slots and blocks for all, unless all
+// can never fit; those that wait for its prompt keep their places.
+TEST_F(PlanStepTest, ChoicesEnterTogether) {
+  const auto request = std::make_shared<RequestState>();
+  request->request.n = 3;
+  run(5, 4);
+  for (int i = 0; i < 3; ++i) wait(20), waiting_.back()->owner = request;
+  wait(7);
+  for (Sequence* seq : waiting_) seq->node_blocks = 0;
+  waiting_[3]->history.assign(7, 2);
+  plan(10, 64, 3);  // two slots are free: three are needed
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}));
+  plan(10, 64, 4);  // the other two wait for the first one's prompt, and 5 does not take their place
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}, Numbers{2, 20, 2}));
+  plan(10, 64, 5);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}, Numbers{2, 20, 2}, Numbers{5, 7, 1}));
+  plan(3, 64, 4);  // 2 + 1 + 1 blocks are needed
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}));
+  plan(10, 64, 2);  // three never fit: one by one
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 1, 0}, Numbers{2, 20, 2}));
+}
+
+// Goal: for the readers' sake prompts may get fewer rows than the budget has.
+TEST_F(PlanStepTest, PromptsGetNoMoreThanTheObjectiveLeaves) {
+  run(5, 4);
+  run(100, 20);
+  wait(30);
+  Limits limits;
+  limits.max_num_batched_tokens = 64;
+  const kvcache::PrefixCache blocks = hand_out_blocks(20);
+  const Plan result = plan_step(running_, waiting_, blocks, limits, 20);
+  ASSERT_EQ(result.rows.size(), 3u);
+  EXPECT_EQ(result.rows[1].tokens + result.rows[2].tokens, 20);
+}
+
+// Goal: orca takes the blocks of prompt and longest answer at once, lets in what fits so, and grows nobody later.
+TEST_F(PlanStepTest, OrcaReservesAhead) {
+  mode_ = SchedulingMode::kOrca;
+  wait(20), waiting_[0]->answer_tokens_max = 45;  // 64 tokens are cached: 4 blocks
+  wait(10), waiting_[1]->answer_tokens_max = 24;  // 33: 3 blocks
+  wait(1), waiting_[2]->answer_tokens_max = 1;    // would fit
+  plan(6, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 20, 4}));
+  EXPECT_TRUE(short_of_blocks_);
+  plan(8, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 20, 4}, Numbers{2, 10, 3}, Numbers{3, 1, 1}));
+}
+
+// Goal: static forms a batch when nobody runs, everybody padded to the longest, everybody with a row; nobody joins it.
+TEST_F(PlanStepTest, StaticFormsOneBatch) {
+  mode_ = SchedulingMode::kStatic;
+  wait(20), waiting_[0]->answer_tokens_max = 13;  // 32: 2 blocks
+  wait(40), waiting_[1]->answer_tokens_max = 1;   // with the first 40 + 12: 4 blocks each
+  wait(1), waiting_[2]->answer_tokens_max = 1;
+  plan(11, 16);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 8, 4}, Numbers{2, 8, 4}));
+  plan(12, 4);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{1, 2, 4}, Numbers{2, 1, 4}, Numbers{3, 1, 4}));
+  run(5, 4);
+  plan(20, 64);
+  EXPECT_THAT(rows_, ElementsAre(Numbers{4, 1, 0}));
 }
 
 // Goal: a newcomer is charged what it does not find, and for what it finds but nobody holds; its row starts behind it.

@@ -15,6 +15,8 @@ namespace pagoda::scheduler {
 
 enum class RequestId : uint64_t {};
 
+inline constexpr int64_t kDeadlineUsMax = int64_t{86'400'000'000};
+
 enum class FinishReason { kStop, kLength, kCancelled, kError };
 
 /// Why a prompt's tokens from some place on had to be computed when it entered.
@@ -67,7 +69,9 @@ struct Request {
   bool skip_special_tokens = true;
   std::optional<int32_t> prompt_logprobs{};       // top-k per prompt position
   std::vector<std::vector<TokenId>> score_ids{};  // further ids to score, by prompt position
-  int32_t priority = 0;
+  int32_t priority = 0;                           // lower = sooner; other than 0 only under Policy::kPriority
+  std::string account{};                          // whose share it takes under Policy::kFair
+  int64_t deadline_us = 0;   // time from submit() after which it ends with kDeadline; 0 = none, 1 day at most
   std::string cache_salt{};  // only requests with the same one share prefixes
   std::shared_ptr<EventSink> sink;
 };

@@ -1,15 +1,32 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "core/clock.h"
 #include "core/result.h"
 #include "engine/batch.h"
 #include "metrics/serving_metrics.h"
+#include "scheduler/policy/fair.h"
+#include "scheduler/policy/policy.h"
 #include "scheduler/request.h"
 #include "text/tokenizer.h"
 
 namespace pagoda::scheduler {
+
+/// How batches are formed. kPaged is Pagoda; the others are what it is measured against, on the same engine and with
+/// the same answers. They share no prefixes and preempt nobody.
+enum class SchedulingMode : uint8_t {
+  kPaged,   // KV blocks as tokens come, iteration-level batching, prefix sharing (vLLM, arXiv:2309.06180)
+  kOrca,    // iteration-level batching, KV reserved for prompt + max_tokens at entry (Orca, OSDI 2022)
+  kStatic,  // as FasterTransformer: a batch is formed when the last one is over, KV is reserved for its longest prompt
+            // plus its longest max_tokens, those who are done compute on until the slowest is, and their ends come then
+};
+inline constexpr std::array<std::string_view, 3> kModeNames = {"paged", "orca", "static"};
+inline std::string_view name_of(SchedulingMode mode) { return kModeNames[static_cast<size_t>(mode)]; }
+/// Error kInvalidRequest lists the names.
+Result<SchedulingMode> parse_scheduling_mode(std::string_view name);
 
 /// Bounds of the serving loop. Flags of the same names set them.
 struct Limits {
@@ -17,8 +34,13 @@ struct Limits {
   int32_t max_num_batched_tokens = 256;  // rows in one step
   int32_t max_model_len = 0;             // context, tokens
   int32_t max_queued = 1024;             // sequences waiting; beyond it submit() answers kNoCapacity
+  int64_t max_queued_tokens = 0;         // prompt tokens waiting, 0 = no limit
   int32_t total_blocks = 0;              // KV pool
   bool prefix_caching = true;            // sequences share the blocks of equal beginnings
+  Policy policy = Policy::kFcfs;
+  FairWeights fair_weights{};  // by Request::account
+  SchedulingMode mode = SchedulingMode::kPaged;
+  int32_t itl_slo_ms = 0;  // between two tokens of one sequence; prompts are cut to keep it. 0 = no objective
 };
 
 /// Who runs next. One worker thread owns all state; others post to its inbox.
@@ -36,9 +58,9 @@ class Scheduler {
   /// Longest prompt plus output that one request can have: max_model_len, or the KV pool if that is smaller. What a
   /// front end offers as the default of max_tokens must stay within it.
   int32_t context_limit() const;
-  /// Checks what can be known at once (prompt empty or over max_model_len, could never fit the pool, queue full,
-  /// draining) and enqueues. Errors carry the numbers. Output ends with kLength at max_model_len, whatever max_tokens
-  /// says.
+  /// Checks what can be known at once (prompt empty or over max_model_len, could never fit the pool, priority without
+  /// Policy::kPriority, queue full, draining) and enqueues. Errors carry the numbers, that of a full queue when to come
+  /// again. Output ends with kLength at max_model_len, whatever max_tokens says.
   Result<RequestId> submit(Request request);
   /// Takes effect at the next step; the remaining choices end with kCancelled. Unknown ids are ignored.
   void cancel(RequestId id);
@@ -51,6 +73,7 @@ class Scheduler {
   struct Load {
     int32_t running;
     int32_t waiting;
+    int64_t waiting_tokens;  // of their prompts
     int32_t total_blocks;
     int32_t free_blocks;    // nobody holds them; those of finished sequences count, though they may be found again
     int32_t cached_blocks;  // so many of the free ones
@@ -71,6 +94,8 @@ class Scheduler {
   void stop();
 
  private:
+  Result<RequestId> enqueue(Request request);
+
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/ids.h"
 #include "engine/batch.h"
 #include "kvcache/prefix_cache.h"
+#include "scheduler/policy/fair.h"
 #include "scheduler/request.h"
 #include "scheduler/transcript.h"
 
@@ -36,7 +38,7 @@ struct Reuse {
 /// One choice of one request on its way through the machine. Only the worker thread sees it after admission.
 struct Sequence {
   SeqId id{};
-  int32_t priority = 0;            // lower runs first; ties by id, which is arrival
+  int64_t rank = 0;                // lower runs first, see policy/; ties by id, which is arrival
   std::vector<TokenId> history{};  // prompt, then output
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;      // history[0, cached_tokens) is in the KV cache
@@ -55,7 +57,13 @@ struct Sequence {
   int32_t prompt_reached = 0;                        // most prompt tokens ever cached; survives preemption
   int32_t prompt_reused = 0;                         // of these, tokens that it did not compute itself
   Timeline times{};
+  Standing standing{};              // what `rank` is made of
+  AccountId account{};              // under Policy::kFair
+  int32_t answer_tokens_max = 0;    // max_tokens, or what max_model_len leaves for them
+  int64_t deadline_us = -1;         // clock value; -1 = none
+  std::optional<Event> held_end{};  // SchedulingMode::kStatic: it has ended, its batch has not
 
+  bool ended() const { return held_end.has_value(); }
   int32_t total_tokens() const { return static_cast<int32_t>(history.size()); }
   /// Cached when its next row runs.
   int32_t ready_tokens() const { return cached_tokens + reuse.match.tokens(); }
@@ -72,7 +80,7 @@ struct Sequence {
 
 /// The order in which sequences are served; a victim is always the last in it.
 inline bool runs_before(const Sequence* a, const Sequence* b) {
-  return a->priority != b->priority ? a->priority < b->priority : a->id < b->id;
+  return a->rank != b->rank ? a->rank < b->rank : a->id < b->id;
 }
 
 }  // namespace pagoda::scheduler

@@ -2,8 +2,9 @@
 // (check_invariants aborts otherwise), and the same seed gives the same trace.
 // Method: thousands of seeded loads against a fake engine whose tokens are a hash of what it reads from the KV cache,
 // with pools small enough to preempt, cancels, stop ids, stop strings, several choices, prompt scores and failing
-// sequences; prompts begin with one of a few texts, so that they share blocks, wait for each other and fork, and the
-// cache is at times off or reset. What a request is compared with ran without prefix cache.
+// sequences, deadlines, under every policy and mode, with and without an objective for readers; prompts begin with one
+// of a few texts, so that they share blocks, wait for each other and fork, and the cache is at times off or reset. What
+// a request is compared with ran without prefix cache.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -51,7 +52,9 @@ Request random_request(std::mt19937& rng, const Limits& limits) {
   request.include_stop_str_in_output = rng() % 3 == 0;
   if (rng() % 4 == 0) request.prompt_logprobs = 2;
   if (rng() % 6 == 0) request.score_ids = {{1, 2}, {}, {3}};
-  if (rng() % 8 == 0) request.priority = up_to(rng, 2) - 1;
+  if (limits.policy == Policy::kPriority && rng() % 2 == 0) request.priority = up_to(rng, 2) - 1;
+  request.account = pick(rng, {"", "alice", "bob"});
+  if (rng() % 10 == 0) request.deadline_us = 1000 * (1 + up_to(rng, 60));
   if (rng() % 6 == 0) request.cache_salt = pick(rng, {"red", "blue"});
   return request;
 }
@@ -65,6 +68,11 @@ SimulatedLoad random_load(uint32_t seed) {
   load.limits.max_model_len = pick(rng, {20, 100, 160});
   load.limits.total_blocks = div_ceil(load.limits.max_model_len, kBlockTokens) + up_to(rng, pick(rng, {4, 30}));
   load.limits.prefix_caching = rng() % 8 > 0;
+  load.limits.policy = static_cast<Policy>(seed % kPolicyNames.size());
+  load.limits.fair_weights = {{"alice", 2}};
+  load.limits.mode =
+      pick(rng, {SchedulingMode::kPaged, SchedulingMode::kPaged, SchedulingMode::kOrca, SchedulingMode::kStatic});
+  load.limits.itl_slo_ms = pick(rng, {0, 0, 1, 5});
   const int32_t requests = 4 + up_to(rng, 10);
   int32_t step = 0;
   for (int32_t i = 0; i < requests; ++i) {
@@ -119,10 +127,14 @@ std::vector<std::vector<Event>> each_alone(const SimulatedLoad& load,
   limits.max_num_batched_tokens = 512;
   limits.max_num_seqs = 8;
   limits.prefix_caching = false;
+  limits.mode = SchedulingMode::kPaged;
+  limits.itl_slo_ms = 0;
   Rig rig(limits, std::move(tokenizer));
   std::vector<std::vector<Event>> events;
   for (const Arrival& arrival : load.arrivals) {
-    const auto sink = rig.submit(arrival.request);
+    Request request = arrival.request;
+    request.deadline_us = 0;
+    const auto sink = rig.submit(std::move(request));
     EXPECT_TRUE(rig.run());
     events.push_back(sink->events());
   }
@@ -166,7 +178,8 @@ void expect_as_alone(const std::vector<Event>& got, const std::vector<Event>& wa
     ASSERT_FALSE(a.empty());
     ASSERT_TRUE(a.back()->finish.has_value()) << "a choice that never ended";
     for (size_t i = 0; i + 1 < a.size(); ++i) EXPECT_FALSE(a[i]->finish.has_value());
-    const bool cancelled = a.back()->finish == FinishReason::kCancelled;
+    const bool late = a.back()->error && a.back()->error->code == Code::kDeadline;
+    const bool cancelled = a.back()->finish == FinishReason::kCancelled || late;
     if (!cancelled) {
       ASSERT_EQ(a.size(), b.size());
     }
@@ -179,7 +192,7 @@ void expect_as_alone(const std::vector<Event>& got, const std::vector<Event>& wa
 TEST(Simulation, EveryRequestEndsAsItWouldAlone) {
   constexpr uint32_t kLoads = kSanitized ? 600 : 2500;
   const std::shared_ptr<const text::Tokenizer> tokenizer = byte_tokenizer();
-  int64_t preempted = 0, requests = 0, cancelled = 0, failed = 0, stopped = 0, reused = 0, copied = 0;
+  int64_t preempted = 0, requests = 0, cancelled = 0, late = 0, failed = 0, stopped = 0, reused = 0, copied = 0;
   for (uint32_t seed = 0; seed < kLoads; ++seed) {
     const SimulatedLoad load = random_load(seed);
     const Outcome outcome = simulate(load, tokenizer);
@@ -195,7 +208,8 @@ TEST(Simulation, EveryRequestEndsAsItWouldAlone) {
       ++requests;
       for (const Event& event : outcome.events[i]) {
         cancelled += event.finish == FinishReason::kCancelled;
-        failed += event.finish == FinishReason::kError;
+        late += event.error && event.error->code == Code::kDeadline;
+        failed += event.error && event.error->code != Code::kDeadline;
         stopped += event.finish == FinishReason::kStop;
         ASSERT_LT(event.cached_tokens, event.prompt_tokens);
         ASSERT_TRUE(event.cached_tokens == 0 || load.limits.prefix_caching);
@@ -205,16 +219,18 @@ TEST(Simulation, EveryRequestEndsAsItWouldAlone) {
     ASSERT_FALSE(HasFailure()) << "load " << seed;
   }
   std::printf(
-      "%u loads, %ld requests, %ld preemptions, %ld cancelled, %ld failed, %ld stopped, %ld tokens reused, %ld "
+      "%u loads, %ld requests, %ld preemptions, %ld cancelled, %ld too late, %ld failed, %ld stopped, %ld tokens "
+      "reused, %ld "
       "blocks copied\n",
-      kLoads, long(requests), long(preempted), long(cancelled), long(failed), long(stopped), long(reused),
+      kLoads, long(requests), long(preempted), long(cancelled), long(late), long(failed), long(stopped), long(reused),
       long(copied));
   // The loads must meet what they are here to test.
-  EXPECT_GT(preempted, kLoads / 10);
+  EXPECT_GT(preempted, kLoads / 20);
   EXPECT_GT(cancelled, 100);
+  EXPECT_GT(late, 100);
   EXPECT_GT(failed, 100);
   EXPECT_GT(stopped, 1000);
-  EXPECT_GT(reused, 50 * kLoads);
+  EXPECT_GT(reused, 25 * kLoads);
   EXPECT_GT(copied, kLoads);
 }
 

@@ -1,0 +1,364 @@
+#include "scheduler/scheduler_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "scheduler/admission.h"
+#include "scheduler/kv_use.h"
+#include "scheduler/latency.h"
+#include "scheduler/newcomers.h"
+
+namespace pagoda::scheduler {
+namespace {
+
+constexpr int32_t kFollowersSeen = 32;      // waiting sequences looked at beyond the free slots: some defer to others
+constexpr double kAnswerForgetting = 0.95;  // of the mean answer's length, a finished one
+
+Error deadline_error(const Sequence& seq) {
+  const int64_t allowed_ms = (seq.deadline_us - seq.times.arrived_us) / 1000;
+  return Error{Code::kDeadline,
+               fmt::format("the deadline of {} ms passed {}: {} of up to {} tokens were generated", allowed_ms,
+                           seq.times.scheduled_us < 0 ? "while the request waited" : "while it was computed",
+                           seq.transcript->completion_tokens(), seq.answer_tokens_max)};
+}
+
+}  // namespace
+
+Scheduler::State::State(engine::Engine& engine_in, const text::Tokenizer* tokenizer_in, Limits limits_in,
+                        const Clock& clock_in, metrics::ServingMetrics& metrics_in)
+    : engine(engine_in),
+      tokenizer(tokenizer_in),
+      limits(limits_in),
+      clock(clock_in),
+      metrics(metrics_in),
+      blocks(limits_in.total_blocks, limits_in.prefix_caching),
+      order(limits) {
+  PAGODA_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens >= limits.max_num_seqs);
+  PAGODA_CHECK(limits.max_model_len > 0 && limits.total_blocks > 0);
+  metrics.set_cache_config(kBlockTokens, limits.total_blocks);
+  metrics.set_scheduler_info(name_of(limits.policy), name_of(limits.mode));
+  publish_load();
+}
+
+void Scheduler::State::admit_arrivals() {
+  std::vector<std::unique_ptr<Sequence>> arrived;
+  bool reset = false;
+  {
+    const std::lock_guard lock(mutex);
+    arrived.swap(arrivals);
+    load.waiting_tokens += std::exchange(arrived_tokens, 0);
+    cancels.insert(cancels.end(), cancel_requests.begin(), cancel_requests.end());
+    cancel_requests.clear();
+    reset = std::exchange(reset_requested, false);
+    load.waiting += static_cast<int32_t>(arrived.size());  // they count at every moment
+    load.last_step_us = clock.now_us();
+  }
+  if (reset) blocks.reset(running);
+  for (std::unique_ptr<Sequence>& seq : arrived) {
+    Sequence* raw = seq.get();
+    blocks.open(*raw);
+    raw->transcript.emplace(tokenizer, raw->owner->request, limits.max_model_len);
+    sequences.emplace(static_cast<uint64_t>(raw->id), std::move(seq));
+    if (order.wants_reuse()) blocks.find_reuse(*raw, running);
+    order.arrive(*raw);
+    insert_in_order(waiting, raw);
+  }
+}
+
+void Scheduler::State::drop_cancelled() {
+  std::vector<Sequence*> doomed;
+  for (const auto& [id, seq] : sequences)
+    if (std::find(cancels.begin(), cancels.end(), seq->owner->id) != cancels.end()) doomed.push_back(seq.get());
+  cancels.clear();
+  std::sort(doomed.begin(), doomed.end(), runs_before);  // events in an order that replays
+  for (Sequence* seq : doomed) end_from_outside(*seq, FinishReason::kCancelled, std::nullopt);
+}
+
+void Scheduler::State::drop_expired() {
+  const int64_t now_us = clock.now_us();
+  std::vector<Sequence*> late;
+  for (const std::vector<Sequence*>* queue : {&running, &waiting})
+    for (Sequence* seq : *queue)
+      if (seq->deadline_us >= 0 && seq->deadline_us <= now_us && !seq->ended()) late.push_back(seq);
+  for (Sequence* seq : late) end_from_outside(*seq, FinishReason::kError, deadline_error(*seq));
+}
+
+std::span<Sequence* const> Scheduler::State::find_prefixes() {
+  for (Sequence* seq : running) {
+    if (seq->decoding()) continue;
+    blocks.extend(*seq);
+    note_reuse(*seq);
+  }
+  const auto slots = static_cast<size_t>(limits.max_num_seqs) - running.size();
+  const size_t most = slots > 0 ? std::min(waiting.size(), slots + kFollowersSeen) : 0;
+  int32_t left = blocks.cache().available_blocks();
+  size_t seen = 0;
+  for (Sequence* seq : waiting) seq->reuse = {};
+  for (; seen < most && (left >= 0 || seen < kFollowersSeen); ++seen) {  // hardly further than plan_step lets them in
+    Sequence* seq = waiting[seen];
+    blocks.find_reuse(*seq, running);
+    order.looked_up(*seq);
+    left -= div_ceil(seq->total_tokens(), kBlockTokens) - static_cast<int32_t>(seq->reuse.match.blocks.size());
+  }
+  return std::span(waiting).first(seen);
+}
+
+void Scheduler::State::preempt(Sequence& victim) {
+  // Recomputation: its full blocks stay in the prefix cache as long as nobody needs them, the rest is computed again.
+  // cost.predict_us(chunk_work(0, victim.cached_tokens)) is what that takes at most.
+  blocks.give_back(victim, /*worth_keeping=*/true);
+  std::erase(running, &victim);
+  insert_in_order(waiting, &victim);
+  metrics.add_preemption();
+}
+
+void Scheduler::State::reserve(const std::vector<Row>& rows) {
+  // What newcomers found is theirs before anybody takes a block, which may be one of those.
+  for (const Row& row : rows) {
+    if (!row.newcomer) continue;
+    Sequence& seq = *row.seq;
+    std::erase(waiting, row.seq);
+    insert_in_order(running, row.seq);
+    blocks.enter(seq);
+    if (seq.times.scheduled_us < 0) {
+      seq.times.scheduled_us = clock.now_us();
+      order.enter(seq, seq.uncached_tokens());
+      if (limits.prefix_caching) metrics.add_prefix_cache_queries(seq.prompt_tokens);
+    }
+    note_reuse(seq);
+  }
+  for (const Row& row : rows) blocks.grow(*row.seq, row.new_blocks);
+}
+
+engine::Batch Scheduler::State::batch_of(const std::vector<Row>& rows) const {
+  engine::Batch batch;
+  batch.copies = blocks.copies();
+  batch.chunks.reserve(rows.size());
+  for (const Row& row : rows) {
+    const Sequence& seq = *row.seq;
+    const Request& request = seq.owner->request;
+    const bool wants_scores = wants_prompt_scores(request) && seq.choice == 0 && seq.prompt_scored < seq.prompt_tokens;
+    batch.chunks.push_back({
+        .id = seq.id,
+        .history = seq.history,
+        .begin = seq.cached_tokens,
+        .count = row.tokens,
+        .blocks = std::span(seq.blocks).first(static_cast<size_t>(blocks_for(seq.cached_tokens + row.tokens))),
+        .sample = row.tokens == seq.uncached_tokens() && request.max_tokens > 0,
+        .params = &request.sampling,
+        .prompt_tokens = seq.prompt_tokens,
+        .sample_index = seq.choice,
+        .score = wants_scores ? &seq.owner->score : nullptr,
+    });
+  }
+  return batch;
+}
+
+/// What a preemption made us compute again is work, but no further prompt.
+int32_t Scheduler::State::reach_prompt(Sequence& seq) const {
+  const int32_t reached = std::min(seq.cached_tokens, seq.prompt_tokens);
+  const int32_t further = std::max(0, reached - seq.prompt_reached);
+  seq.prompt_reached += further;
+  return further;
+}
+
+void Scheduler::State::note_reuse(Sequence& seq) {
+  const int32_t further = reach_prompt(seq);
+  seq.prompt_reused += further;
+  metrics.add_cached_prompt_tokens(further);
+}
+
+void Scheduler::State::commit(const std::vector<Row>& rows, const engine::StepOutput& out) {
+  PAGODA_CHECK(out.chunks.size() == rows.size());
+  int32_t prompt_tokens = 0, row_tokens = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Sequence& seq = *rows[i].seq;
+    row_tokens += rows[i].tokens;
+    seq.cached_tokens += rows[i].tokens;
+    prompt_tokens += reach_prompt(seq);
+    if (!out.chunks[i].error) blocks.filled(seq);
+  }
+  metrics.add_computed_prompt_tokens(prompt_tokens);
+  metrics.observe_iteration_tokens(row_tokens);
+}
+
+Event Scheduler::State::new_event(Sequence& seq) const {
+  Event event;
+  event.choice = seq.choice;
+  event.prompt_tokens = seq.prompt_tokens;
+  event.completion_tokens = seq.transcript->completion_tokens();
+  event.cached_tokens = seq.prompt_reused;
+  event.cache_exit_at = seq.cache_exit_at;
+  event.cache_exit = seq.cache_exit;
+  if (seq.prompt_scored == seq.prompt_tokens) event.prompt_scores = std::exchange(seq.prompt_scores, {});
+  return event;
+}
+
+/// Chunks deliver scores in pieces, and after a preemption once more.
+void Scheduler::State::take_scores(Sequence& seq, std::vector<engine::PromptScore> scores) {
+  for (engine::PromptScore& score : scores) {
+    if (score.position != seq.prompt_scored) continue;
+    seq.prompt_scores.push_back(std::move(score));
+    ++seq.prompt_scored;
+  }
+}
+
+void Scheduler::State::emit_token(Sequence& seq, sampling::SampledToken token) {
+  const int64_t now_us = clock.now_us();
+  note_token(seq.times, now_us, metrics);
+  order.generated(seq);
+  seq.history.push_back(token.id);
+  Transcript::Step step = seq.transcript->push(token.id);
+  Event event = new_event(seq);
+  event.text = std::move(step.text);
+  event.token = std::move(token);
+  event.finish = step.finish;
+  event.stop_string = std::move(step.stop_string);
+  event.stop_token = step.stop_token;
+  if (event.finish)
+    finish(seq, std::move(event));
+  else
+    seq.owner->request.sink->push(std::move(event));
+}
+
+void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& out) {
+  int32_t sampled = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Sequence& seq = *rows[i].seq;
+    engine::ChunkOutput& chunk = out.chunks[i];
+    if (seq.ended()) {  // it computes on for its batch's sake; nobody reads what
+      if (chunk.token) seq.history.push_back(chunk.token->id);
+      continue;
+    }
+    if (chunk.error) {
+      metrics.add_corrupted();  // NaN logits are what a sequence fails by
+      end_from_outside(seq, FinishReason::kError, std::move(chunk.error));
+      continue;
+    }
+    take_scores(seq, std::move(chunk.prompt_scores));
+    if (seq.uncached_tokens() > 0) continue;  // a prompt's chunk: more to come
+    if (seq.owner->request.max_tokens == 0) {
+      Event event = new_event(seq);
+      event.finish = FinishReason::kLength;
+      finish(seq, std::move(event));
+      continue;
+    }
+    PAGODA_CHECK(chunk.token.has_value());
+    ++sampled;
+    emit_token(seq, std::move(*chunk.token));
+  }
+  metrics.add_generation_tokens(sampled);
+  finish_static_batch();
+}
+
+void Scheduler::State::finish(Sequence& seq, Event last) {
+  const bool told_to = last.finish == FinishReason::kCancelled || last.finish == FinishReason::kError;
+  if (limits.mode == SchedulingMode::kStatic && !told_to)
+    seq.held_end = std::move(last);
+  else
+    leave(seq, std::move(last));
+}
+
+void Scheduler::State::finish_static_batch() {
+  if (limits.mode != SchedulingMode::kStatic) return;
+  if (!std::all_of(running.begin(), running.end(), [](const Sequence* seq) { return seq->ended(); })) return;
+  const std::vector<Sequence*> batch = running;
+  for (Sequence* seq : batch) {
+    Event last = *std::move(seq->held_end);
+    leave(*seq, std::move(last));
+  }
+}
+
+void Scheduler::State::leave(Sequence& seq, Event last) {
+  note_finish(seq, last, clock.now_us(), metrics);
+  if (last.finish == FinishReason::kStop || last.finish == FinishReason::kLength)
+    mean_answer += (1 - kAnswerForgetting) * (last.completion_tokens - mean_answer);
+  order.leave(seq);
+  blocks.give_back(seq, /*worth_keeping=*/last.finish != FinishReason::kError);
+  blocks.close(seq);
+  std::erase(running, &seq);
+  std::erase(waiting, &seq);
+  const auto node = sequences.extract(static_cast<uint64_t>(seq.id));  // alive until its sink has the event
+  seq.owner->request.sink->push(std::move(last));
+}
+
+void Scheduler::State::end_from_outside(Sequence& seq, FinishReason reason, std::optional<Error> error) {
+  if (seq.ended()) return leave(seq, *std::exchange(seq.held_end, std::nullopt));  // its end is decided
+  Event event = new_event(seq);
+  event.text = seq.transcript->flush();
+  event.finish = reason;
+  event.error = std::move(error);
+  finish(seq, std::move(event));
+}
+
+void Scheduler::State::end_all(FinishReason reason, const std::optional<Error>& error) {
+  blocks.finish_copies();
+  std::vector<Sequence*> all;
+  for (const auto& [id, seq] : sequences) all.push_back(seq.get());
+  std::sort(all.begin(), all.end(), runs_before);
+  for (Sequence* seq : all) end_from_outside(*seq, reason, error);
+  publish_load();
+}
+
+void Scheduler::State::check_invariants() const {
+  blocks.check(running);
+  for (const Sequence* seq : running) {
+    const int32_t begun = div_ceil(seq->cached_tokens, kBlockTokens);
+    PAGODA_CHECK(limits.mode == SchedulingMode::kPaged ? seq->blocks_held() == begun : seq->blocks_held() >= begun);
+    PAGODA_CHECK(seq->ended() || seq->cached_tokens < seq->total_tokens());
+  }
+  for (const Sequence* seq : waiting) PAGODA_CHECK(seq->blocks.empty() && seq->cached_tokens == 0 && !seq->ended());
+  PAGODA_CHECK(std::is_sorted(waiting.begin(), waiting.end(), runs_before));
+  PAGODA_CHECK(running.size() + waiting.size() == sequences.size());
+  PAGODA_CHECK(static_cast<int32_t>(running.size()) <= limits.max_num_seqs);
+}
+
+void Scheduler::State::learn_cost(const std::vector<Row>& rows, int64_t took_us) {
+  sizing::StepWork work;
+  for (const Row& row : rows) work += sizing::chunk_work(row.seq->cached_tokens, row.tokens);
+  cost.observe(work, took_us);
+}
+
+void Scheduler::State::note_kv_use(const Plan& plan, int64_t took_us) {
+  kv = kv_use_of(running, blocks.cache(), plan.short_of_blocks);
+  kv_us.add(kv, took_us);
+  metrics.note_kv_use(kv, static_cast<double>(took_us) * 1e-6);
+}
+
+Queued Scheduler::State::queued() const {
+  return {load.waiting + std::ssize(arrivals), load.waiting_tokens + arrived_tokens};
+}
+
+Error Scheduler::State::refuse(Error why, int32_t places) {
+  why.retry_after_s = static_cast<int32_t>(std::clamp<int64_t>((place_us * places + 999'999) / 1'000'000, 1, 600));
+  return why;
+}
+
+void Scheduler::State::publish_load() {
+  const std::lock_guard lock(mutex);
+  load = {.running = static_cast<int32_t>(running.size()),
+          .waiting = static_cast<int32_t>(waiting.size()),
+          .waiting_tokens = 0,
+          .total_blocks = blocks.cache().total_blocks(),
+          .free_blocks = blocks.cache().available_blocks(),
+          .cached_blocks = blocks.cache().cached_blocks(),
+          .last_step_us = clock.now_us(),
+          .kv = kv,
+          .kv_us = kv_us};
+  for (const Sequence* seq : waiting) load.waiting_tokens += seq->prompt_tokens;
+  const auto prompt = static_cast<int32_t>(load.waiting_tokens / std::max(load.waiting, 1));
+  const auto answer = static_cast<int32_t>(mean_answer);
+  place_us = sizing::us_per_place(cost, {.slots = limits.max_num_seqs,
+                                         .prompt_rows = prompt,
+                                         .answer_tokens = answer,
+                                         .context = prompt + answer / 2,
+                                         .rows_per_step = limits.max_num_batched_tokens});
+  metrics.set_running(load.running);
+  metrics.set_waiting(load.waiting + static_cast<int32_t>(arrivals.size()), deferred);
+  metrics.set_kv_usage(1.0 - static_cast<double>(load.free_blocks) / load.total_blocks);
+}
+
+}  // namespace pagoda::scheduler
