@@ -3,6 +3,7 @@
 
 #include "core/check.h"
 #include "kernels/matmul/layout.h"
+#include "kernels/matmul/x86_vector.h"
 
 // Shared by the x86_avx2*.cc files alone. Everything but the exported entries has internal linkage: an inline function
 // with external linkage compiled here could be handed to an older CPU by the linker.
@@ -29,12 +30,7 @@ constexpr int kPanelPairs = 4;  // a panel is 4 pairs of groups = 64 rows
 /// Keeps a value in a register where the compiler would reassociate or spill: 10-15 % on these loops.
 #define PAGODA_PIN(v) asm("" : "+x"(v))
 
-[[gnu::always_inline]] inline __m256i load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
-[[gnu::always_inline]] inline __m128i load_half(const void* p) {
-  return _mm_loadu_si128(static_cast<const __m128i*>(p));
-}
 [[gnu::always_inline]] inline void store(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
-[[gnu::always_inline]] inline __m256 load_f16(const uint16_t* p) { return _mm256_cvtph_ps(load_half(p)); }
 
 /// Four bytes (or two int16) into every dword.
 [[gnu::always_inline]] inline __m256i broadcast4(const void* p) {

@@ -1,5 +1,7 @@
 #pragma once
 #include "kernels/matmul/x86_avx2.h"
+#include "kernels/matmul/x86_formats_block256.h"
+#include "kernels/matmul/x86_half_sums.h"
 
 // The 256-block formats whose pairs are two halves of eight dwords (Q5_K Q3_K Q2_K IQ4_XS, codebooks); for the
 // x86_avx2_*.cc of these formats alone. portable.cc has the chain.
@@ -8,62 +10,7 @@ namespace {
 
 constexpr int kPrefetchBytes = 1024;
 
-// A format F gives:
-//   Tile
-//   kPlanes             byte vectors a dword of weights comes as; plane 0 counts 16 where there are two
-//   kFlush              dwords whose products fit an int16 lane: 4 or 8
-//   kScales, kMins      per pair 1 or 2 (a half each); kMins 0: the format has none
-//   kOffset             taken off the values of plane 0; 0, 4, 8 or 16
-//   dword(tile, p, h, n, w)           n a constant after unrolling
-//   scale(tile, p, h), min(tile, p, h)  int16 pairs: the two 32-blocks of 8 rows
-//   kDirectTokens, kPanelTokens
-
-/// Per half of each pair, from lane sums of eight values (ActView): offset times the sum of the activations, as two
-/// int16 in `fix` [pair][half][block]; with `m` also times m (mins per 16).
-template <int kOffset, bool kTimesM>
-[[gnu::always_inline]] inline void half_sums(const int16_t* lane_sums, const int16_t* m, int16_t* fix) {
-  // Lane sums hold 32 times the sums.
-  constexpr int kShift = kOffset == 16 ? 1 : kOffset == 8 ? 2 : kOffset == 4 ? 3 : 5;
-  for (int i = 0; i < 2; ++i) {  // two pairs each
-    __m256i v = _mm256_srai_epi16(load(lane_sums + 16 * i), kShift);
-    v = _mm256_add_epi16(v, _mm256_shuffle_epi32(v, 0xb1));
-    if (kTimesM) {
-      const __m256i pairs = _mm256_castsi128_si256(load_half(m));
-      const int first = 2 * i, second = 2 * i + 1;
-      v = _mm256_mullo_epi16(v, _mm256_permutevar8x32_epi32(pairs, _mm256_setr_epi32(first, first, first, first, second,
-                                                                                     second, second, second)));
-    }
-    // Dwords are now half 0, 0, 1, 1 of a pair: keep one of each.
-    v = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(fix + 8 * i), _mm256_castsi256_si128(v));
-  }
-}
-
-// Dword n of eight rows, a value a byte; n a constant after unrolling. layout.h says where the bits lie.
-
-[[gnu::always_inline]] inline __m256i dword_of(const Bits2& bits, int n) {
-  const __m256i u = load(bits.v[n / 4]);
-  return _mm256_and_si256(n % 4 ? _mm256_srli_epi16(u, 2 * (n % 4)) : u, _mm256_set1_epi8(3));
-}
-
-[[gnu::always_inline]] inline __m256i dword_of(const Bits3& bits, int n) {
-  const auto& v = bits.v;
-  const __m256i low3 = _mm256_set1_epi8(7), low2 = _mm256_set1_epi8(3), bit2 = _mm256_set1_epi8(4);
-  if (n < 6) {
-    const __m256i u = load(v[n / 2]);
-    return _mm256_and_si256(n % 2 ? _mm256_srli_epi16(u, 3) : u, low3);
-  }
-  const __m256i lower = _mm256_and_si256(_mm256_srli_epi16(load(v[2 * n - 12]), 6), low2);
-  return _mm256_or_si256(lower, _mm256_and_si256(_mm256_srli_epi16(load(v[1]), n - 2), bit2));
-}
-
-[[gnu::always_inline]] inline __m256i dword_of(const Bits4& bits, int n) {
-  const __m256i u = load(bits.v[n / 2]);
-  return _mm256_and_si256(n % 2 ? _mm256_srli_epi16(u, 4) : u, _mm256_set1_epi8(15));
-}
-
-[[gnu::always_inline]] inline __m256 load_factor(const uint16_t* d) { return load_f16(d); }
-[[gnu::always_inline]] inline __m256 load_factor(const float* d) { return _mm256_loadu_ps(d); }
+// A kernel's format F is one of x86_formats_block256.h with kDirectTokens and kPanelTokens.
 
 /// Straight from the tiles.
 template <class F>
@@ -118,7 +65,8 @@ struct Block256 {
       for (int t = 0; t < T; ++t) {
         const __m256 dy = _mm256_set1_ps(x.d[int64_t{t0 + t} * tiles + b]);
         for (int g = 0; g < G; ++g) {
-          acc[t][g] = finish(load_factor(tile[g][b].d), dmin_of(tile[g][b]), dy, total[t][g], mins[t][g], acc[t][g]);
+          acc[t][g] =
+              finish(load_factor(tile[g][b].d, Ymm{}), dmin_of(tile[g][b]), dy, total[t][g], mins[t][g], acc[t][g]);
         }
       }
     }
@@ -152,7 +100,7 @@ struct Block256 {
                                             int64_t m_stride, __m256i (&scale)[T][G]) {
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
-      const __m256i sc = F::scale(tile[g][b], p, h);
+      const __m256i sc = F::scale(tile[g][b], p, h, Ymm{});
 #pragma GCC unroll 6
       for (int t = 0; t < T; ++t) scale[t][g] = _mm256_mullo_epi16(sc, broadcast4(m + t * m_stride));
     }
@@ -163,7 +111,7 @@ struct Block256 {
                                               const int16_t* sums, int64_t sums_stride, __m256i (&mins)[T][G]) {
 #pragma GCC unroll 4
     for (int g = 0; g < G; ++g) {
-      const __m256i mn = F::min(tile[g][b], p, h);
+      const __m256i mn = F::min(tile[g][b], p, h, Ymm{});
 #pragma GCC unroll 6
       for (int t = 0; t < T; ++t)
         mins[t][g] = _mm256_add_epi32(mins[t][g], _mm256_madd_epi16(mn, broadcast4(sums + t * sums_stride)));
@@ -181,7 +129,7 @@ struct Block256 {
 #pragma GCC unroll 4
       for (int g = 0; g < G; ++g) {
         __m256i v[P];
-        F::dword(tile[g][b], p, h, n, v);
+        F::dword(tile[g][b], p, h, n, Ymm{}, v);
 #pragma GCC unroll 6
         for (int t = 0; t < T; ++t) {
           const __m256i a = broadcast4(q + t * padded + 4 * n);
@@ -234,17 +182,17 @@ struct Block256Panels : Block256<F> {
   static void expand(const PackedMatrix& w, int32_t group, int32_t unit, int32_t count, Panel* panel, int32_t slot) {
     const Tile* tile = group_tiles<Tile>(w, group, Base::units(w)) + unit;
     for (int32_t b = 0; b < count; ++b) {
-      _mm256_storeu_ps(panel[b].d[slot], load_factor(tile[b].d));
+      _mm256_storeu_ps(panel[b].d[slot], load_factor(tile[b].d, Ymm{}));
       _mm256_storeu_ps(panel[b].dmin[slot], Base::dmin_of(tile[b]));
       for (int p = 0; p < 4; ++p)
         for (int h = 0; h < 2; ++h) {
-          if (h < F::kScales) store(panel[b].scale[p][h][slot], F::scale(tile[b], p, h));
+          if (h < F::kScales) store(panel[b].scale[p][h][slot], F::scale(tile[b], p, h, Ymm{}));
           if constexpr (F::kMins != 0)
-            if (h < F::kMins) store(panel[b].min[p][h][slot], F::min(tile[b], p, h));
+            if (h < F::kMins) store(panel[b].min[p][h][slot], F::min(tile[b], p, h, Ymm{}));
 #pragma GCC unroll 8
           for (int n = 0; n < 8; ++n) {
             __m256i v[1];
-            F::dword(tile[b], p, h, n, v);
+            F::dword(tile[b], p, h, n, Ymm{}, v);
             store(panel[b].q[p][h][n][slot], v[0]);
           }
         }

@@ -1,5 +1,6 @@
 #pragma once
 #include "kernels/matmul/x86_avx2.h"
+#include "kernels/matmul/x86_formats_block32.h"
 
 // The 32-block formats whose products pmaddubsw can sum: once per 32 acc = fma(dy, d f32(dot), acc), with m f32(sum)
 // added inside where there is a min (portable.cc has the chain). Eight byte dot products share an int16 lane: what a
@@ -11,12 +12,9 @@ constexpr int kPrefetchBytes = 1024;
 
 [[gnu::always_inline]] inline __m256i widen(__m256i lanes) { return _mm256_madd_epi16(lanes, _mm256_set1_epi16(1)); }
 
-// A format F gives:
-//   Tile, kMin                            whether it adds m f32(sum)
+// A kernel's format F is like those of x86_formats_block32.h, and gives:
 //   kPlanes                               byte vectors a dword of weights comes as
-//   dwords(tile, block, j, first, second) dwords j and j+4 of a block
 //   dot(sum, lanes)                       int16 sums of the planes -> int32; lanes hold 16 times the activations' sums
-//   scale(tile, block), min(tile, block)
 //   kDirectTokens, kPanelTokens
 
 /// Straight from the tiles.
@@ -37,7 +35,7 @@ struct Block32 {
 
   [[gnu::always_inline]] static __m256 min_of(const Tile& tile, int block) {
     if constexpr (F::kMin) {
-      return F::min(tile, block);
+      return F::min(tile, block, Ymm{});
     } else {
       return _mm256_setzero_ps();
     }
@@ -66,7 +64,7 @@ struct Block32 {
       for (int block = 0; block < 2; ++block, ++dy, ++sums, lane_sums += 2) {
         __m256i sum[T][2];
         pair_dots<T>(*w0, *w1, block, q, sum);
-        const __m256 d0 = F::scale(*w0, block), d1 = F::scale(*w1, block);
+        const __m256 d0 = F::scale(*w0, block, Ymm{}), d1 = F::scale(*w1, block, Ymm{});
         const __m256 m0 = min_of(*w0, block), m1 = min_of(*w1, block);
         const float *d = dy, *s = sums;
         const int16_t* l = lane_sums;
@@ -88,8 +86,8 @@ struct Block32 {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       __m256i first[2][1], second[2][1];
-      F::dwords(w0, block, j, first[0], second[0]);
-      F::dwords(w1, block, j, first[1], second[1]);
+      F::dwords(w0, block, j, Ymm{}, first[0], second[0]);
+      F::dwords(w1, block, j, Ymm{}, first[1], second[1]);
       for (int g = 0; g < 2; ++g) {
         PAGODA_PIN(first[g][0]);
         PAGODA_PIN(second[g][0]);
@@ -146,7 +144,7 @@ struct Block32 {
 #pragma GCC unroll 4
           for (int g = 0; g < G; ++g) {
             __m256i first[P], second[P];
-            F::dwords(tile[g][i], block, j, first, second);
+            F::dwords(tile[g][i], block, j, Ymm{}, first, second);
 #pragma GCC unroll 6
             for (int t = 0; t < T; ++t) {
               const int8_t* a = x.q + k + t * padded + 4 * j;
@@ -166,7 +164,7 @@ struct Block32 {
           const int64_t at = (k + t * padded) / 32;
 #pragma GCC unroll 4
           for (int g = 0; g < G; ++g)
-            acc[t][g] = finish(F::scale(tile[g][i], block), min_of(tile[g][i], block), x.d[at], x.sums_f32[at],
+            acc[t][g] = finish(F::scale(tile[g][i], block, Ymm{}), min_of(tile[g][i], block), x.d[at], x.sums_f32[at],
                                F::dot(sum[t][g], broadcast4(x.lane_sums + 2 * at)), acc[t][g]);
         }
       }
@@ -196,13 +194,13 @@ struct Block32Panels : Block32<F> {
     for (const Tile* const end = tile + count; tile != end; ++tile, ++panel)
 #pragma GCC unroll 1
       for (int block = 0; block < 2; ++block) {
-        _mm256_storeu_ps(panel->d[block][slot], F::scale(*tile, block));
+        _mm256_storeu_ps(panel->d[block][slot], F::scale(*tile, block, Ymm{}));
         if (F::kMin) _mm256_storeu_ps(panel->m[block][slot], Base::min_of(*tile, block));
         uint8_t(*q)[32] = &panel->q[block][0][slot];
 #pragma GCC unroll 4
         for (int j = 0; j < 4; ++j) {
           __m256i first[1], second[1];
-          F::dwords(*tile, block, j, first, second);
+          F::dwords(*tile, block, j, Ymm{}, first, second);
           store(q[2 * j], first[0]);
           store(q[2 * (j + 4)], second[0]);
         }

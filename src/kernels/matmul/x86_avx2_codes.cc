@@ -1,9 +1,8 @@
 #include "kernels/formats/codebook.h"
 #include "kernels/matmul/x86_avx2_block256.h"
-#include "kernels/matmul/x86_avx2_iq4.h"
 
 // The codebook formats: codes of 2 to 4 bits are looked up in a register. IQ2 and IQ3_XXS as two planes of four bits
-// (x86_avx2_iq4.h); the others, at most 15, as one plane plus 16: sixteen products of 15 and 127 fit an int16 lane.
+// (Planes); the others, at most 15, as one plane plus 16: sixteen products of 15 and 127 fit an int16 lane.
 namespace pagoda::kernels {
 namespace {
 
@@ -13,8 +12,9 @@ struct Codes {
   static constexpr int kFlush = 8, kScales = 2, kMins = 0;
   static constexpr int32_t kDirectTokens = 4, kPanelTokens = 12;
 
-  [[gnu::always_inline]] static __m256i scale(const Tile& tile, int p, int h) {
-    return _mm256_cvtepi8_epi16(load_half(tile.pair[p].scale[h]));
+  template <class V>
+  [[gnu::always_inline]] static auto scale(const Tile& tile, int p, int h, V v) {
+    return v.widen_i8(tile.pair[p].scale[h]);
   }
 };
 
@@ -23,10 +23,12 @@ struct TwoPlanes : Codes<Bits> {
   static constexpr int kPlanes = 2, kOffset = 8;
   static constexpr Planes kPlanesOf = split_values(kCodebookValues[static_cast<int>(book)]);
 
-  [[gnu::always_inline]] static void dword(const TileCodes<Bits>& tile, int p, int h, int n, __m256i (&w)[2]) {
-    const __m256i codes = dword_of(tile.pair[p].half[h], n);
-    w[0] = look_up(kPlanesOf.upper, codes);
-    w[1] = look_up(kPlanesOf.lower, codes);
+  template <class V>
+  [[gnu::always_inline]] static void dword(const TileCodes<Bits>& tile, int p, int h, int n, V v,
+                                           typename V::Int (&w)[2]) {
+    const auto codes = dword_of(tile.pair[p].half[h], n, v);
+    w[0] = v.look_up(kPlanesOf.upper, codes);
+    w[1] = v.look_up(kPlanesOf.lower, codes);
   }
 };
 
@@ -43,8 +45,10 @@ struct OnePlane : Codes<Bits> {
   static constexpr int kPlanes = 1, kOffset = 16;
   static constexpr Raised kRaised{kCodebookValues[static_cast<int>(book)]};
 
-  [[gnu::always_inline]] static void dword(const TileCodes<Bits>& tile, int p, int h, int n, __m256i (&w)[1]) {
-    w[0] = look_up(kRaised.value, dword_of(tile.pair[p].half[h], n));
+  template <class V>
+  [[gnu::always_inline]] static void dword(const TileCodes<Bits>& tile, int p, int h, int n, V v,
+                                           typename V::Int (&w)[1]) {
+    w[0] = v.look_up(kRaised.value, dword_of(tile.pair[p].half[h], n, v));
   }
 };
 
