@@ -2,6 +2,7 @@
 #   src/NAME/**/*.cc            -> static library pagoda_NAME
 #   src/NAME/**/*_test.cc       -> one test program pagoda_NAME_test, run by ctest from the source folder
 #   src/NAME/**/*_bench.cc      -> one Google Benchmark program pagoda_NAME_bench, built on demand
+#   src/NAME/**/x86_avx512*.cc  -> a second time in the test program, emulated (kernels/avx512.h)
 function(pagoda_layer name)
   cmake_parse_arguments(LAYER "" "" "DEPS;LIBS" ${ARGN})
   file(GLOB_RECURSE all CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)
@@ -24,12 +25,13 @@ function(pagoda_layer name)
   # ISA flags follow the file's name: no target-wide -march, ever. Sanitized builds keep their -O1: at -O3 the
   # instrumented, unrolled kernels take a minute a file to compile and run no faster.
   set(optimise "$<$<NOT:$<CONFIG:Debug>>:-O3>")
+  set(quiet "$<$<CXX_COMPILER_ID:GNU>:-Wno-uninitialized;-Wno-maybe-uninitialized>")  # undefined operands in GCC 12's own intrinsics
   foreach(file IN LISTS sources)
     if(file MATCHES "/x86_avx2[a-z0-9_]*\\.cc$")
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${optimise};-mavx2;-mfma;-mf16c")
     elseif(file MATCHES "/x86_avx512[a-z0-9_]*\\.cc$")
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS
-        "${optimise};-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx512bf16")
+        "${optimise};-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;${quiet}")
     elseif(file MATCHES "/src/kernels/")
       set_source_files_properties(${file} PROPERTIES COMPILE_OPTIONS "${optimise}")
     endif()
@@ -44,12 +46,16 @@ function(pagoda_layer name)
   endforeach()
 
   if(tests)
-    add_executable(pagoda_${name}_test ${tests})
+    pagoda_emulated_avx512(emulated ${sources})
+    add_executable(pagoda_${name}_test ${tests} ${emulated})
     target_link_libraries(pagoda_${name}_test PRIVATE pagoda_${name} GTest::gmock GTest::gtest_main)
     # Tests are optimised less than what they test: half the time to build, little more to run.
     target_compile_options(pagoda_${name}_test PRIVATE -Wno-conversion $<IF:$<CONFIG:Debug>,-O0,-O1>)
     target_compile_definitions(pagoda_${name}_test PRIVATE
       PAGODA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PAGODA_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
+    if(emulated)
+      target_compile_definitions(pagoda_${name}_test PRIVATE PAGODA_TEST_EMULATED)  # for the lists in kernels.inc
+    endif()
     add_dependencies(pagoda_tests pagoda_${name}_test)
     add_test(NAME ${name} COMMAND pagoda_${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   endif()
@@ -60,4 +66,21 @@ function(pagoda_layer name)
     target_compile_options(pagoda_${name}_bench PRIVATE -Wno-conversion)
     target_compile_definitions(pagoda_${name}_bench PRIVATE PAGODA_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
   endif()
+endfunction()
+
+# pagoda_emulated_avx512(OUT sources...): OUT is a list of sources that compile the x86_avx512*.cc among `sources` for the
+# tests, with every 512-bit intrinsic emulated. A source has one set of options, so these are files of their own.
+function(pagoda_emulated_avx512 out)
+  set(emulated)
+  foreach(file IN LISTS ARGN)
+    if(file MATCHES "/x86_avx512[a-z0-9_]*\\.cc$" AND NOT file MATCHES "/machine_rates/")  # loops to time, not results
+      file(RELATIVE_PATH relative ${CMAKE_SOURCE_DIR}/src ${file})
+      set(copy ${CMAKE_BINARY_DIR}/emulated/${relative})
+      file(CONFIGURE OUTPUT ${copy} CONTENT "#include \"${relative}\"\n")
+      set_source_files_properties(${copy} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS
+        "-O1;-g0;-mavx2;-mfma;-mf16c;-DPAGODA_EMULATE_AVX512;-fno-sanitize=all;-Wno-psabi;${quiet}")
+      list(APPEND emulated ${copy})
+    endif()
+  endforeach()
+  set(${out} ${emulated} PARENT_SCOPE)
 endfunction()

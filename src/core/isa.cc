@@ -28,7 +28,6 @@ uint32_t detected() {
       __builtin_cpu_supports("avx512vl"))
     have |= kAvx512;
   if (__builtin_cpu_supports("avx512vnni")) have |= kVnni;
-  if (__builtin_cpu_supports("avx512bf16")) have |= kBf16;
 #endif
   return have;
 }

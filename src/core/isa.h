@@ -14,13 +14,12 @@ enum : uint32_t {
   kF16c = 1u << 2,
   kAvx512 = 1u << 3,  // F, BW, DQ, VL and the operating system saves zmm (XCR0)
   kVnni = 1u << 4,
-  kBf16 = 1u << 5,
-  kNeon = 1u << 6,
+  kNeon = 1u << 5,
 };
 
 inline constexpr uint32_t kLevelPortable = kNone;
 inline constexpr uint32_t kLevelAvx2 = kAvx2 | kFma | kF16c;
-inline constexpr uint32_t kLevelAvx512 = kLevelAvx2 | kAvx512 | kVnni | kBf16;
+inline constexpr uint32_t kLevelAvx512 = kLevelAvx2 | kAvx512 | kVnni;
 
 [[gnu::always_inline]] inline bool covers(uint32_t have, uint32_t need) { return (have & need) == need; }
 

@@ -28,6 +28,7 @@ TEST(Ops, LevelsDoNotMix) {
   EXPECT_NE(portable.attention, avx2.attention);
   EXPECT_NE(portable.rms_norm, avx2.rms_norm);
   EXPECT_NE(portable.matmul.matmul, avx2.matmul.matmul);
+  EXPECT_NE(avx2.matmul.matmul, make_ops(isa::kLevelAvx512).matmul.matmul);
 #endif
   EXPECT_EQ(portable.attention, make_ops(isa::kNone).attention);
 }

@@ -16,6 +16,7 @@
 #include "core/ids.h"
 #include "kernels/formats/dequantize.h"
 #include "kernels/matmul/kernels.h"
+#include "kernels/matmul/layout.h"
 
 namespace pagoda::kernels {
 namespace {
@@ -30,7 +31,8 @@ struct Named {
 std::vector<Named> available_kernels() {
   std::vector<Named> found;
 #define PAGODA_MATMUL_KERNEL(need, name, pack, matmul, quantize) \
-  if (isa::covers(isa::detected(), need)) found.push_back({#name, need, select_matmul(need), quantize});
+  if (isa::covers(isa::detected(), need))                        \
+    found.push_back({#name, need, {kGroupRows, packed_bytes_r8, pack, matmul, unpack_row_r8}, quantize});
 #include "kernels/matmul/kernels.inc"
 #undef PAGODA_MATMUL_KERNEL
   return found;
@@ -203,6 +205,23 @@ TEST(Matmul, EveryKernelEqualsThePortableOneBitForBit) {
           }
         }
       }
+}
+
+// Goal: a chain that is cut into chunks of k or into panels of many tokens continues where it was. Method: as above,
+// with rows longer than any kernel's chunk and more tokens than any threshold.
+TEST(Matmul, LongRowsAndManyTokensEqualThePortableOnes) {
+  std::mt19937 rng(20261201);
+  const Named base = portable();
+  for (const Weights& weights : kTypes) {
+    const int32_t k = 3328, n = 29, t = 98;
+    const auto rows = random_rows(weights, n, k, rng);
+    const Packed w = pack(base.ops, weights.type, rows, n, k);
+    const Activations a = activations(base.quantize, weights.type, random_x(t, k, rng), t, k);
+    const auto want = multiply(base.ops, w.matrix, a.view);
+    for (const Named& kernel : available_kernels())
+      EXPECT_TRUE(same_bits(multiply(kernel.ops, w.matrix, a.view), want))
+          << kernel.name << " " << type_traits(weights.type)->name;
+  }
 }
 
 // Goal: every packer writes the portable packer's bytes, reads no byte beyond the rows and writes none outside its
