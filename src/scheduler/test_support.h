@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -61,7 +62,9 @@ class FakeEngine : public engine::Engine {
 
   Result<engine::StepOutput> run(const engine::Batch& batch) override {
     ++steps;
-    if (clock_ != nullptr) clock_->advance_us(1000);
+    const int64_t took_us = cost_us ? cost_us(batch) : 1000;
+    if (clock_ != nullptr) clock_->advance_us(took_us);
+    took.push_back(took_us);
     if (fail_at_step == steps) return Error{Code::kInternal, "the fake engine was told to fail"};
     if (throw_at_step == steps) throw std::bad_alloc();
     check(batch);
@@ -74,6 +77,8 @@ class FakeEngine : public engine::Engine {
     return out;
   }
 
+  std::function<int64_t(const engine::Batch&)> cost_us;  // what a step takes; 1 ms if empty
+  std::vector<int64_t> took;                             // by step
   int64_t steps = 0;
   int64_t rows_computed = 0;
   int64_t blocks_copied = 0;
@@ -237,6 +242,9 @@ struct Rig {
     }
     return false;
   }
+
+  /// The metrics page has this text.
+  bool exposes(const std::string& text) const { return metrics.expose().find(text) != std::string::npos; }
 
   Limits limits;
   FakeClock clock;

@@ -63,7 +63,7 @@ int64_t StepCost::predict_us(StepWork work) const {
 int64_t StepCost::spread_us() const { return static_cast<int64_t>(std::ceil(spread_)); }
 
 int32_t StepCost::rows_within(int64_t limit_us, StepWork fixed, int32_t begin, int32_t rows_max) const {
-  const int64_t spare = std::min(3 * spread_us(), limit_us / 2);
+  const int64_t spare = std::clamp(3 * spread_us(), limit_us / 8, limit_us / 2);
   const auto fits = [&](int32_t n) {
     StepWork all = fixed;
     all += chunk_work(begin, n);

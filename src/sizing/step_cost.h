@@ -44,8 +44,9 @@ class StepCost {
   int64_t spread_us() const;
 
   /// The most rows, 0 <= n <= rows_max, of a prompt behind `begin` cached tokens that a step can take besides `fixed`
-  /// and stay within `limit_us` with three spreads to spare (half of the limit at most, so that a noisy machine still
-  /// makes progress). No more than twice the rows of the largest step seen: nobody knows what lies beyond.
+  /// and stay within `limit_us` with three spreads to spare (an eighth of the limit at least, for what is not known
+  /// yet, and half of it at most, so that a noisy machine still makes progress). No more than twice the rows of the
+  /// largest step seen: nobody knows what lies beyond.
   int32_t rows_within(int64_t limit_us, StepWork fixed, int32_t begin, int32_t rows_max) const;
 
  private:
