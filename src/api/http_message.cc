@@ -26,7 +26,8 @@ HttpResponse error_response(int status, const Error& error) {
   HttpResponse response;
   response.status = status;
   response.body = error_body(status, error);
-  if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "1");
+  if (status == 503 || status == 429)
+    response.headers.emplace_back("Retry-After", std::to_string(std::max(error.retry_after_s, 1)));
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }

@@ -15,6 +15,8 @@ std::string_view error_type(int status) {
       return "rate_limit_error";
     case 503:
       return "unavailable_error";
+    case 504:
+      return "timeout_error";
     default:
       return status < 500 ? "invalid_request_error" : "server_error";
   }
@@ -51,7 +53,7 @@ int http_status(Code code) {
     case Code::kCancelled:
       return 503;
     case Code::kDeadline:
-      return 408;
+      return 504;
     case Code::kIo:
       return 500;
     case Code::kInternal:
@@ -86,6 +88,8 @@ std::string_view reason_phrase(int status) {
       return "Request Header Fields Too Large";
     case 503:
       return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
     default:
       return status < 500 ? "Error" : "Internal Server Error";
   }

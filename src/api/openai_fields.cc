@@ -106,6 +106,31 @@ Result<std::string> read_cache_salt(const JsonField& field) {
   return salt;
 }
 
+/// `deadline_ms` or `timeout` (seconds), from arrival to the last token; of both the sooner one. Microseconds, 0 =
+/// none.
+Result<int64_t> read_deadline(const JsonField& root) {
+  const JsonField ms = root.get("deadline_ms"), seconds = root.get("timeout");
+  int64_t deadline_us = 0;
+  if (ms.present()) {
+    PAGODA_TRY(const int64_t value, ms.integer(1, kDeadlineMsMax));
+    deadline_us = value * 1000;
+  }
+  if (seconds.present()) {
+    PAGODA_TRY(const double value, seconds.number(0.001, static_cast<double>(kDeadlineMsMax) / 1000));
+    const auto timeout_us = static_cast<int64_t>(value * 1e6);
+    deadline_us = deadline_us > 0 ? std::min(deadline_us, timeout_us) : timeout_us;
+  }
+  return deadline_us;
+}
+
+Result<std::string> read_user(const JsonField& field) {
+  if (!field.present()) return std::string();
+  PAGODA_TRY(std::string user, field.string());
+  if (std::ssize(user) > kUserBytesMax)
+    return field.error(fmt::format("a string of up to {} bytes is required", kUserBytesMax));
+  return user;
+}
+
 /// Something is asked for: not absent, null, false, "", [] or {}.
 bool asks(const JsonField& field) {
   if (!field.present()) return false;
@@ -158,6 +183,8 @@ Result<GenerationRequest> read_generation(const JsonField& root, const ModelFact
   }
   PAGODA_TRY(const int64_t priority, root.get("priority").integer_or(0, -kInt32Max, kInt32Max));
   request.priority = static_cast<int32_t>(priority);
+  PAGODA_TRY(request.deadline_us, read_deadline(root));
+  PAGODA_TRY(request.user, read_user(root.get("user")));
   PAGODA_TRY(request.cache_salt, read_cache_salt(root.get("cache_salt")));
   return request;
 }

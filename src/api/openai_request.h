@@ -33,6 +33,8 @@ inline constexpr int32_t kStopTokensMax = 256;
 inline constexpr int32_t kLogprobsMax = 20;  // logprobs, top_logprobs, prompt_logprobs
 inline constexpr int32_t kToolsMax = 256;
 inline constexpr int32_t kCacheSaltBytesMax = 1024;
+inline constexpr int32_t kUserBytesMax = 1024;
+inline constexpr int64_t kDeadlineMsMax = 86'400'000;  // deadline_ms, and timeout in seconds
 
 /// What chat and completions share. Names and defaults are OpenAI's, or vLLM's where OpenAI has none.
 struct GenerationRequest {
@@ -47,6 +49,8 @@ struct GenerationRequest {
   bool skip_special_tokens = true;
   std::optional<int32_t> prompt_logprobs{};
   int32_t priority = 0;
+  std::string user{};        // "" = nobody in particular
+  int64_t deadline_us = 0;   // from arrival; 0 = none
   std::string cache_salt{};  // "" = none
   bool stream = false;
   bool include_usage = false;

@@ -71,6 +71,15 @@ TEST(ChatRequest, ChecksEveryField) {
       {R"("stream":"yes")", "stream is \"yes\""},
       {R"("stream_options":[])", "stream_options is an array of 0"},
       {R"("tools":{})", "tools is an object"},
+      {R"("priority":1.5)", "priority is 1.5"},
+      {R"("priority":3000000000)", "priority is 3000000000, an integer from -2147483647 to 2147483647"},
+      {R"("priority":"high")", "priority is \"high\""},
+      {R"("deadline_ms":0)", "deadline_ms is 0, an integer from 1 to 86400000"},
+      {R"("deadline_ms":86400001)", "deadline_ms is 86400001"},
+      {R"("deadline_ms":"1")", "deadline_ms is \"1\""},
+      {R"("timeout":0)", "timeout is 0, a number from 0.001 to 86400"},
+      {R"("timeout":-1)", "timeout is -1"},
+      {R"("user":7)", "user is 7"},
       {R"("cache_salt":"")", "cache_salt is \"\", a string of 1 to 1024 bytes"},
       {R"("cache_salt":7)", "cache_salt is 7"},
       {R"("cache_salt":["a"])", "cache_salt is an array"},
@@ -197,6 +206,19 @@ TEST(CompletionRequest, RefusesHugeRequestsInTime) {
   EXPECT_FALSE(parse_chat_request(messages + "]}", kFacts).ok());
 }
 
+TEST(ChatRequest, OfTwoDeadlinesTheSoonerCounts) {
+  const auto deadline = [](const std::string& members) {
+    const auto parsed = parse_completion_request(R"({"prompt":"hi")" + members + "}", kFacts);
+    return parsed.ok() ? parsed.value().generation.deadline_us : -1;
+  };
+  EXPECT_EQ(deadline(""), 0);
+  EXPECT_EQ(deadline(R"(,"deadline_ms":null,"timeout":null)"), 0);
+  EXPECT_EQ(deadline(R"(,"deadline_ms":1500)"), 1'500'000);
+  EXPECT_EQ(deadline(R"(,"timeout":2.5)"), 2'500'000);
+  EXPECT_EQ(deadline(R"(,"timeout":2.5,"deadline_ms":1500)"), 1'500'000);
+  EXPECT_EQ(deadline(R"(,"timeout":0.5,"deadline_ms":1500)"), 500'000);
+}
+
 TEST(HttpStatus, ErrorBodyHasOpenAisShape) {
   EXPECT_EQ(error_body(400, Error{Code::kInvalidRequest, "n is 0", "n"}),
             R"({"error":{"message":"n is 0","type":"invalid_request_error","param":"n","code":null}})");
@@ -205,6 +227,7 @@ TEST(HttpStatus, ErrorBodyHasOpenAisShape) {
       R"({"error":{"message":"long","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}})");
   EXPECT_EQ(http_status(Code::kNoCapacity), 429);
   EXPECT_EQ(http_status(Code::kUnavailable), 503);
+  EXPECT_EQ(http_status(Code::kDeadline), 504);
 }
 
 }  // namespace

@@ -73,6 +73,8 @@ scheduler::Request scheduler_request(const GenerationRequest& generation, std::v
   request.skip_special_tokens = generation.skip_special_tokens;
   request.prompt_logprobs = generation.prompt_logprobs;
   request.priority = generation.priority;
+  request.account = generation.user;
+  request.deadline_us = generation.deadline_us;
   request.cache_salt = generation.cache_salt;
   return request;
 }

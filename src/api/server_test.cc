@@ -209,6 +209,17 @@ TEST_F(ServerTest, ADisconnectCancels) {
   }
 }
 
+// Goal: a deadline is a 504 where nothing was sent yet, and an event that says so in a stream that has begun.
+TEST_F(ServerTest, DeadlinesAreTold) {
+  backend.engine.step_ms = 10;
+  Client plain = connect(), stream = connect();
+  plain.send(post("/v1/completions", R"({"prompt":"x","max_tokens":100,"ignore_eos":true,"deadline_ms":50})"));
+  plain.read_until("the deadline of 50 ms passed while it was computed");
+  stream.send(
+      post("/v1/completions", R"({"prompt":"x","max_tokens":100,"ignore_eos":true,"deadline_ms":80,"stream":true})"));
+  stream.read_until("timeout_error");
+}
+
 // Goal: a client that reads nothing for a while loses nothing, and others are not held up meanwhile.
 TEST_F(ServerTest, ASlowReaderGetsEverything) {
   backend.engine.script = std::string(200, 'a');

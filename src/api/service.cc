@@ -165,23 +165,31 @@ uint64_t Service::draw_seed() {
   return random_() >> 11;  // 53 bits: every JSON reader keeps them, so the reported seed can be sent back
 }
 
-bool Service::authorized(const HttpRequest& head) const {
+std::optional<size_t> Service::key_of(const HttpRequest& head) const {
   constexpr std::string_view kBearer = "bearer ";
   std::string bearer = head.authorization.substr(0, kBearer.size());
   std::transform(bearer.begin(), bearer.end(), bearer.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   const std::string& from_bearer = bearer == kBearer ? head.authorization.substr(kBearer.size()) : std::string();
-  bool good = false;
-  for (const std::string& given : {from_bearer, head.x_api_key, head.api_key})
-    good |= same_secret(given, options_.api_key);
-  return good;
+  std::optional<size_t> found;
+  for (size_t i = 0; i < options_.api_keys.size(); ++i)  // all of them: the time tells nothing
+    for (const std::string& given : {from_bearer, head.x_api_key, head.api_key})
+      if (same_secret(given, options_.api_keys[i])) found = i;
+  return found;
+}
+
+void Service::set_account(const HttpRequest& head, std::vector<scheduler::Request>& requests) const {
+  if (options_.api_keys.size() < 2) return;  // they carry their `user`
+  const std::optional<size_t> key = key_of(head);
+  if (!key) return;
+  for (scheduler::Request& request : requests) request.account = options_.api_keys[*key];
 }
 
 std::optional<HttpResponse> Service::refuse_early(const HttpRequest& head) const {
   if (head.method == "OPTIONS") return preflight();
   const RouteEntry* entry = find_route(head.path);
-  const bool open = options_.api_key.empty() || (entry != nullptr && entry->route == Route::kHealth);
-  if (!open && !authorized(head)) {
+  const bool open = options_.api_keys.empty() || (entry != nullptr && entry->route == Route::kHealth);
+  if (!open && !key_of(head)) {
     return error_response(Error{Code::kUnauthorized, "missing or wrong API key", ""});
   }
   if (entry == nullptr) return error_response(Error{Code::kNotFound, "no such route", ""});
@@ -225,19 +233,24 @@ HttpResponse Service::load() const {
   json["server_load"] = load.running + load.waiting;
   json["running"] = load.running;
   json["waiting"] = load.waiting;
+  json["waiting_tokens"] = load.waiting_tokens;
   return json_response(json);
 }
 
 Reply Service::chat(const HttpRequest& request, const Backend& backend) {
   Result<ChatRequest> parsed = parse_chat_request(request.body, backend.facts);
   if (!parsed.ok()) return error_response(parsed.error());
-  return reply_of(prepare_chat(std::move(parsed).take(), backend, draw_seed()));
+  Result<PreparedGeneration> prepared = prepare_chat(std::move(parsed).take(), backend, draw_seed());
+  if (prepared.ok()) set_account(request, prepared.value().requests);
+  return reply_of(std::move(prepared));
 }
 
 Reply Service::completions(const HttpRequest& request, const Backend& backend) {
   Result<CompletionRequest> parsed = parse_completion_request(request.body, backend.facts);
   if (!parsed.ok()) return error_response(parsed.error());
-  return reply_of(prepare_completion(std::move(parsed).take(), backend, draw_seed()));
+  Result<PreparedGeneration> prepared = prepare_completion(std::move(parsed).take(), backend, draw_seed());
+  if (prepared.ok()) set_account(request, prepared.value().requests);
+  return reply_of(std::move(prepared));
 }
 
 Reply Service::handle(const HttpRequest& request) {

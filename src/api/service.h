@@ -49,8 +49,8 @@ using Reply = std::variant<HttpResponse, PreparedGeneration>;
 class Service {
  public:
   struct Options {
-    std::string api_key{};           // "" = open; else wanted on every route but /health
-    std::optional<uint64_t> seed{};  // unseeded requests draw from this stream instead of the machine's entropy
+    std::vector<std::string> api_keys{};  // none = open; else one of them is wanted on every route but /health
+    std::optional<uint64_t> seed{};       // unseeded requests draw from this stream instead of the machine's entropy
   };
 
   explicit Service(Options options);
@@ -73,7 +73,10 @@ class Service {
 
  private:
   std::shared_ptr<const Backend> backend() const;
-  bool authorized(const HttpRequest& head) const;
+  /// Which of the keys the request carries; absent if none.
+  std::optional<size_t> key_of(const HttpRequest& head) const;
+  /// Whose share of the machine it takes: with several keys the key's, else `user`'s, which the client chooses freely.
+  void set_account(const HttpRequest& head, std::vector<scheduler::Request>& requests) const;
   uint64_t draw_seed();
 
   HttpResponse health() const;

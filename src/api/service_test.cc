@@ -343,7 +343,7 @@ TEST_F(ServiceTest, LoadingAndDraining) {
 
 // Goal: with a key, every route but /health wants it, from any of the three headers.
 TEST_F(ServiceTest, ApiKey) {
-  Service locked({.api_key = "secret"});
+  Service locked({.api_keys = {"other", "secret"}});
   locked.set_backend(backend.backend());
   const auto status = [&](HttpRequest request) {
     const Reply reply = locked.handle(request);
@@ -360,6 +360,22 @@ TEST_F(ServiceTest, ApiKey) {
   EXPECT_EQ(status({.method = "GET", .path = "/v1/models", .x_api_key = "secret"}), 200);
   EXPECT_EQ(status({.method = "GET", .path = "/v1/models", .api_key = "secret"}), 200);
   EXPECT_EQ(status({.method = "POST", .path = "/v1/completions", .body = "{}"}), 401);
+}
+
+// Goal: with several keys the share is the key's, whatever the client calls itself; with one it is the `user`'s.
+TEST_F(ServiceTest, AccountsAreKeysOrUsers) {
+  const auto account = [&](std::vector<std::string> keys, const std::string& key) {
+    Service one({.api_keys = std::move(keys)});
+    one.set_backend(backend.backend());
+    const Reply reply = one.handle(
+        {.method = "POST", .path = "/v1/completions", .x_api_key = key, .body = R"({"prompt":["a","b"],"user":"me"})"});
+    const auto& requests = std::get<PreparedGeneration>(reply).requests;
+    EXPECT_EQ(requests[0].account, requests[1].account);
+    return requests[1].account;
+  };
+  EXPECT_EQ(account({}, ""), "me");
+  EXPECT_EQ(account({"k1"}, "k1"), "me");
+  EXPECT_EQ(account({"k1", "k2"}, "k2"), "k2");
 }
 
 // Goal: a client that does not read costs a bounded number of deltas and loses nothing. Method: 1000 events, none

@@ -11,6 +11,7 @@
 #include "api/service.h"
 #include "apps/exit_code.h"
 #include "apps/loaded_model.h"
+#include "apps/scheduling_flags.h"
 #include "apps/verbs.h"
 #include "core/log.h"
 #include "core/machine.h"
@@ -28,11 +29,12 @@ struct ServeFlags {
   engine::EngineOptions engine{};
   uint64_t kv_cache_bytes = 0;
   bool prefix_caching = true;
+  SchedulingFlags scheduling{};
   std::optional<uint64_t> seed{};
   std::vector<std::string> names{};
   std::string log_level = "info";
   std::string chat_template;
-  std::string api_key;
+  std::vector<std::string> api_keys;
   double drain_timeout_s = 30;
 };
 
@@ -98,7 +100,8 @@ void log_machine(const engine::EngineInfo& info, engine::CpuEngine& engine) {
   log_info("threads: {} of {} CPUs", info.threads, machine.affinity_cpus);
   log_info("cgroup quota: {}", machine.cgroup_cpus > 0 ? fmt::format("{:.2f} CPUs", machine.cgroup_cpus) : "none");
   log_info("huge pages: {}", machine.huge_pages);
-  log_info("bandwidth: {:.1f} GB/s over {:.0f} MB of weights", kernels::read_gb_s(engine.thread_pool(), engine.packed_weights()),
+  log_info("bandwidth: {:.1f} GB/s over {:.0f} MB of weights",
+           kernels::read_gb_s(engine.thread_pool(), engine.packed_weights()),
            static_cast<double>(info.weight_bytes) / 1e6);
   log_info("kv pool: {} blocks of {} tokens, {:.0f} MB; context {} tokens", info.total_blocks, kBlockTokens,
            static_cast<double>(info.kv_bytes_per_token) * kBlockTokens * info.total_blocks / 1e6, info.max_model_len);
@@ -111,16 +114,19 @@ Status load(const ServeFlags& flags, Serving& serving) {
   PAGODA_TRY_STATUS(load_chat_template(flags, serving));
   const engine::EngineInfo& info = serving.model.engine->info();
   log_machine(info, *serving.model.engine);
-  log_info("prefix cache: {}", flags.prefix_caching ? "on" : "off");
-
   const std::string& name = flags.names.empty() ? serving.model.name : flags.names.front();
   serving.metrics = std::make_unique<metrics::ServingMetrics>(name, info.max_model_len);
   serving.metrics->set_cache_config(kBlockTokens, info.total_blocks);
-  const scheduler::Limits limits{.max_num_seqs = options.max_num_seqs,
-                                 .max_num_batched_tokens = options.max_num_batched_tokens,
-                                 .max_model_len = info.max_model_len,
-                                 .total_blocks = info.total_blocks,
-                                 .prefix_caching = flags.prefix_caching};
+  scheduler::Limits limits{.max_num_seqs = options.max_num_seqs,
+                           .max_num_batched_tokens = options.max_num_batched_tokens,
+                           .max_model_len = info.max_model_len,
+                           .total_blocks = info.total_blocks,
+                           .prefix_caching = flags.prefix_caching};
+  PAGODA_TRY_STATUS(apply_scheduling_flags(flags.scheduling, limits));
+  const bool paged = limits.mode == scheduler::SchedulingMode::kPaged;
+  log_info("prefix cache: {}", flags.prefix_caching && paged ? "on" : "off");
+  log_info("scheduling: {}, {}{}", scheduler::name_of(limits.policy), scheduler::name_of(limits.mode),
+           limits.itl_slo_ms > 0 ? fmt::format(", {} ms from token to token", limits.itl_slo_ms) : "");
   serving.scheduler = std::make_unique<scheduler::Scheduler>(*serving.model.engine, serving.model.tokenizer.get(),
                                                              limits, serving.clock, *serving.metrics);
   serving.worker = std::thread([&serving] { serving.scheduler->run_until_stopped(); });
@@ -152,7 +158,7 @@ void log_address(const ServeFlags& flags, const api::Server& server, const api::
                                                                   : host;
   const std::string base = fmt::format("http://{}:{}", shown, server.port());
   log_info("ready: {} serves {} at {}/v1", fmt::join(backend.facts.names, ", "), backend.facts.max_model_len, base);
-  const std::string key = flags.api_key.empty() ? "" : " -H 'Authorization: Bearer KEY'";
+  const std::string key = flags.api_keys.empty() ? "" : " -H 'Authorization: Bearer KEY'";
   const std::string request =
       backend.chat_template != nullptr
           ? fmt::format(
@@ -169,11 +175,15 @@ int serve(ServeFlags flags) {
   const Result<LogLevel> level = parse_log_level(flags.log_level);
   if (!level.ok()) return fail("serve", level.error());
   set_log_level(level.value());
+  scheduler::Limits judged;
+  if (const Status good = apply_scheduling_flags(flags.scheduling, judged); !good.ok())
+    return fail("serve", good.error());
+  std::erase(flags.api_keys, "");  // an empty one would let everybody in
   if (const Status checked = check_model(flags.model); !checked.ok()) return fail("serve", checked.error());
 
   Serving serving;
   flags.server.drain_timeout_ms = static_cast<int32_t>(flags.drain_timeout_s * 1000);
-  api::Service service({.api_key = flags.api_key, .seed = flags.seed});
+  api::Service service({.api_keys = flags.api_keys, .seed = flags.seed});
   auto listening = api::Server::listen(flags.server, service);
   if (!listening.ok()) return fail("serve", listening.error());
   const std::unique_ptr<api::Server> server = std::move(listening).take();
@@ -221,7 +231,9 @@ void add_serve(CLI::App& app, Invocation& invocation) {
       ->delimiter(',');
   add_flag(verb, "--log-level", flags->log_level, "debug, info, warning, error, off")->capture_default_str();
   add_flag(verb, "--chat-template", flags->chat_template, "Jinja file (or text) instead of the model's own template");
-  add_flag(verb, "--api-key", flags->api_key, "Key wanted on every route but /health");
+  add_flag(verb, "--api-key", flags->api_keys, "Key wanted on every route but /health; repeat for several")
+      ->allow_extra_args(false)
+      ->delimiter(',');
   add_flag(verb, "--max-num-seqs", flags->engine.max_num_seqs, "Sequences computed together")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
@@ -242,6 +254,7 @@ void add_serve(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", flags->prefix_caching,
                  "Keep the KV of finished requests and share it between equal beginnings (on unless switched off)")
       ->envname("PAGODA_ENABLE_PREFIX_CACHING");
+  add_scheduling_flags(*verb, flags->scheduling);
   add_flag(verb, "--drain-timeout", flags->drain_timeout_s, "Seconds running answers get after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
