@@ -26,7 +26,8 @@ class NullSink final : public EventSink {
   void push(Event event) override { benchmark::DoNotOptimize(event); }
 };
 
-/// Steps of `range(0)` sequences that decode at contexts of some 1,000 tokens; range(1) = prefix caching.
+/// Steps of `range(0)` sequences that decode at contexts of some 1,000 tokens; range(1) = prefix caching,
+/// range(2) = policy.
 void decode_steps(benchmark::State& state) {
   const auto sequences = static_cast<int32_t>(state.range(0));
   InstantEngine engine;
@@ -38,7 +39,9 @@ void decode_steps(benchmark::State& state) {
                       .max_model_len = kLongest,
                       .max_queued = 1 << 20,
                       .total_blocks = sequences * (kLongest / kBlockTokens),
-                      .prefix_caching = state.range(1) != 0};
+                      .prefix_caching = state.range(1) != 0,
+                      .policy = static_cast<Policy>(state.range(2)),
+                      .itl_slo_ms = 1000};
   Scheduler scheduler(engine, nullptr, limits, clock, metrics);
   const auto sink = std::make_shared<NullSink>();
   const auto submit_all = [&] {
@@ -61,7 +64,10 @@ void decode_steps(benchmark::State& state) {
   }
   state.SetItemsProcessed(state.iterations() * sequences);  // tokens
 }
-BENCHMARK(decode_steps)->Args({32, 0})->Args({32, 1})->Args({256, 0})->Args({256, 1})->Unit(benchmark::kMicrosecond);
+BENCHMARK(decode_steps)
+    ->ArgsProduct({{32, 256}, {0, 1}, {0}})
+    ->ArgsProduct({{32, 256}, {1}, {1, 2, 3}})
+    ->Unit(benchmark::kMicrosecond);
 
 /// A prompt of range(0) tokens that is found, all but its last one, and ends.
 void found_prompts(benchmark::State& state) {
