@@ -18,12 +18,12 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Limits small_limits() {
+Limits eight_slots() {
   return {.max_num_seqs = 8, .max_num_batched_tokens = 64, .max_model_len = 512, .total_blocks = 128};
 }
 
 /// Prompts of different `text` share nothing.
-Request request_of(int32_t prompt_tokens, int32_t max_tokens, TokenId text = 'a') {
+Request asking(int32_t prompt_tokens, int32_t max_tokens, TokenId text = 'a') {
   Request request;
   request.prompt.assign(static_cast<size_t>(prompt_tokens), text);
   request.max_tokens = max_tokens;
@@ -44,12 +44,12 @@ std::vector<uint64_t> order_of_entry(const Rig& rig) {
 // Goal: one queue, four orders. Method: one slot, so that the order of entry is the order of service.
 TEST(Scheduling, EachPolicyServesInItsOrder) {
   const auto order = [](Policy policy) {
-    Limits limits = small_limits();
+    Limits limits = eight_slots();
     limits.max_num_seqs = 1;
     limits.policy = policy;
     Rig rig(limits);
     const auto submit = [&](int32_t tokens, TokenId text, int32_t priority, const char* account) {
-      Request request = request_of(tokens, 2, text);
+      Request request = asking(tokens, 2, text);
       request.priority = policy == Policy::kPriority ? priority : 0;
       request.account = account;
       rig.submit(request);
@@ -69,14 +69,14 @@ TEST(Scheduling, EachPolicyServesInItsOrder) {
 
 // Goal: shortest first counts what is not cached, not the prompt's length.
 TEST(Scheduling, ShortestPrefillCountsWhatIsNotCached) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.max_num_seqs = 1;
   limits.policy = Policy::kShortestPrefill;
   Rig rig(limits);
-  rig.submit(request_of(320, 1, 'a'));
+  rig.submit(asking(320, 1, 'a'));
   ASSERT_TRUE(rig.run());
-  rig.submit(request_of(100, 1, 'b'));
-  rig.submit(request_of(320, 1, 'a'));  // all but one token is cached
+  rig.submit(asking(100, 1, 'b'));
+  rig.submit(asking(320, 1, 'a'));  // all but one token is cached
   ASSERT_TRUE(rig.run());
   EXPECT_THAT(order_of_entry(rig), ElementsAre(1, 3, 2));
 }
@@ -84,14 +84,14 @@ TEST(Scheduling, ShortestPrefillCountsWhatIsNotCached) {
 // Goal: under preemption the least important pays. Method: four of equal length outgrow the pool; the most important
 // one arrived last and is never computed twice.
 TEST(Scheduling, TheLeastImportantIsPreempted) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.policy = Policy::kPriority;
   limits.total_blocks = 16;
   limits.prefix_caching = false;
   Rig rig(limits);
   std::vector<std::shared_ptr<MemorySink>> sinks;
   for (const int32_t priority : {5, 4, 3, -2}) {
-    Request request = request_of(40, 80, static_cast<TokenId>('a' + priority));
+    Request request = asking(40, 80, static_cast<TokenId>('a' + priority));
     request.priority = priority;
     sinks.push_back(rig.submit(request));
   }
@@ -110,17 +110,17 @@ TEST(Scheduling, TheLeastImportantIsPreempted) {
 // Goal: nobody starves under shortest-prefill: a prompt of n tokens enters though shorter ones never stop coming.
 // Bound: n ms of aging, plus what one step and the one before it take.
 TEST(Scheduling, ALongPromptEntersAmongShortOnesForEver) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.max_num_seqs = 1;
   limits.policy = Policy::kShortestPrefill;
   Rig rig(limits);
-  rig.submit(request_of(5, 1, 'x'));
+  rig.submit(asking(5, 1, 'x'));
   ASSERT_TRUE(rig.run());
   const SeqId big{2};
-  rig.submit(request_of(200, 1, 'y'));
+  rig.submit(asking(200, 1, 'y'));
   int64_t steps = 0;
   for (; !rig.engine.first_seen.contains(big) && steps < 1000; ++steps) {
-    rig.submit(request_of(10, 1, static_cast<TokenId>(steps % 250)));  // as many as are served
+    rig.submit(asking(10, 1, static_cast<TokenId>(steps % 250)));  // as many as are served
     ASSERT_TRUE(rig.scheduler.step().ok());
   }
   EXPECT_GT(steps, 100);                                // the short ones did pass it ...
@@ -130,7 +130,7 @@ TEST(Scheduling, ALongPromptEntersAmongShortOnesForEver) {
 // Goal: accounts that always have requests waiting are served by weight, whatever the sizes of their requests. Method:
 // alice has weight 2 and sends few large requests, bob many small ones; shares of tokens over 4,000 steps within 5 %.
 TEST(Scheduling, FairSharesFollowTheWeights) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.max_num_seqs = 4;
   limits.policy = Policy::kFair;
   limits.fair_weights = {{"alice", 2}};
@@ -142,7 +142,7 @@ TEST(Scheduling, FairSharesFollowTheWeights) {
                                 int32_t answer) {
     const auto open = std::count_if(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->finished() == 0; });
     if (open >= 8) return;
-    Request request = request_of(prompt + static_cast<int32_t>(rng() % 10), answer, static_cast<TokenId>(rng() % 200));
+    Request request = asking(prompt + static_cast<int32_t>(rng() % 10), answer, static_cast<TokenId>(rng() % 200));
     request.account = name;
     sinks.push_back(rig.submit(request));
   };
@@ -183,11 +183,11 @@ class Objective : public ::testing::Test {
       }
       return std::llround(us * (0.95 + 0.1 * static_cast<double>(rng() % 1000) / 1000));
     };
-    for (int i = 0; i < 8; ++i) rig.submit(request_of(200, 4000, static_cast<TokenId>('a' + i)));
+    for (int i = 0; i < 8; ++i) rig.submit(asking(200, 4000, static_cast<TokenId>('a' + i)));
     for (int i = 0; i < 150; ++i) EXPECT_TRUE(rig.scheduler.step().ok());
     const size_t first = rig.engine.took.size();
     const int64_t began_us = rig.clock.now_us();
-    const auto prompt = rig.submit(request_of(8192, 1, 'z'));
+    const auto prompt = rig.submit(asking(8192, 1, 'z'));
     while (prompt->finished() == 0) EXPECT_TRUE(rig.scheduler.step().ok());
     // Every reader has a token in every step, so steps are what they wait for.
     std::vector<int64_t> waits(rig.engine.took.begin() + static_cast<std::ptrdiff_t>(first), rig.engine.took.end());
@@ -208,7 +208,7 @@ TEST_F(Objective, AnImpossibleOneStillLetsThePromptProgress) { EXPECT_LE(play(1)
 
 // Goal: a full queue says when to come again: what the sequences ahead will take, from the steps seen so far.
 TEST(Scheduling, RetryAfterIsComputed) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.max_queued = 40;
   Rig rig(limits);
   rig.engine.cost_us = [](const engine::Batch& batch) {
@@ -217,18 +217,18 @@ TEST(Scheduling, RetryAfterIsComputed) {
     return 100'000 + 10'000 * rows;
   };
   const auto refusal = [&](int32_t n) {
-    Request request = request_of(64, 100);
+    Request request = asking(64, 100);
     request.n = n;
     request.sink = std::make_shared<MemorySink>();
     const auto id = rig.scheduler.submit(std::move(request));
     EXPECT_FALSE(id.ok());
     return id.ok() ? Error{} : id.error();
   };
-  for (int i = 0; i < 40; ++i) rig.submit(request_of(64, 100, static_cast<TokenId>(i)));
+  for (int i = 0; i < 40; ++i) rig.submit(asking(64, 100, static_cast<TokenId>(i)));
   EXPECT_EQ(refusal(1).code, Code::kNoCapacity);
   EXPECT_EQ(refusal(1).retry_after_s, 1);  // nothing is known yet
   for (int i = 0; i < 30; ++i) ASSERT_TRUE(rig.scheduler.step().ok());
-  while (rig.scheduler.load().waiting < 40) rig.submit(request_of(64, 100));
+  while (rig.scheduler.load().waiting < 40) rig.submit(asking(64, 100));
   // By hand: 740 ms of prompt, and an answer of 128 steps (the guess) of 180 ms shared by 8: 3.6 s a place.
   EXPECT_NEAR(refusal(1).retry_after_s, 4, 1);
   EXPECT_NEAR(refusal(10).retry_after_s, 36, 5);
@@ -237,11 +237,11 @@ TEST(Scheduling, RetryAfterIsComputed) {
 
 // Goal: prompt tokens bound the queue as well; one alone is always taken.
 TEST(Scheduling, QueuedTokensAreBounded) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.max_queued_tokens = 100;
   Rig rig(limits);
-  rig.submit(request_of(200, 1));
-  Request more = request_of(1, 1);
+  rig.submit(asking(200, 1));
+  Request more = asking(1, 1);
   more.sink = std::make_shared<MemorySink>();
   EXPECT_THAT(rig.scheduler.submit(more).error().message, HasSubstr("200 prompt tokens wait"));
   ASSERT_TRUE(rig.scheduler.step().ok());
@@ -252,13 +252,13 @@ TEST(Scheduling, QueuedTokensAreBounded) {
 // Goal: a request past its deadline ends at the next step, whether it waits, is computed or answers, says so with what
 // it has, and gives everything back; others go on.
 TEST(Scheduling, DeadlinesEndWhatIsTooLate) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.max_num_seqs = 2;
   Rig rig(limits);
-  Request answers = request_of(10, 300, 'a'), computed = request_of(400, 5, 'b'), waits = request_of(10, 5, 'c');
+  Request answers = asking(10, 300, 'a'), computed = asking(400, 5, 'b'), waits = asking(10, 5, 'c');
   answers.deadline_us = 20'000, computed.deadline_us = 3'000, waits.deadline_us = 30'000;
   const auto a = rig.submit(answers), b = rig.submit(computed), c = rig.submit(waits);
-  const auto d = rig.submit(request_of(10, 400, 'd'));
+  const auto d = rig.submit(asking(10, 400, 'd'));
   for (int step = 1; step <= 30; ++step) {
     ASSERT_TRUE(rig.scheduler.step().ok());
     EXPECT_EQ(b->finished(), step > 3) << step;
@@ -278,11 +278,11 @@ TEST(Scheduling, DeadlinesEndWhatIsTooLate) {
   EXPECT_TRUE(rig.exposes("finished_reason=\"timeout\",model_name=\"fake\"} 2"));
 }
 TEST(Scheduling, ADeadlineEndsWhatWaits) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.max_num_seqs = 1;
   Rig rig(limits);
-  rig.submit(request_of(10, 100, 'a'));
-  Request late = request_of(10, 5, 'b');
+  rig.submit(asking(10, 100, 'a'));
+  Request late = asking(10, 5, 'b');
   late.n = 2;
   late.deadline_us = 4'000;
   const auto sink = rig.submit(late);
@@ -294,9 +294,9 @@ TEST(Scheduling, ADeadlineEndsWhatWaits) {
 
 // Goal: what a request may ask for is checked, with field and numbers.
 TEST(Scheduling, RefusesWishesNobodyHeeds) {
-  Rig rig(small_limits());
+  Rig rig(eight_slots());
   const auto refused = [&](const auto& change) {
-    Request request = request_of(5, 5);
+    Request request = asking(5, 5);
     change(request);
     request.sink = std::make_shared<MemorySink>();
     const auto id = rig.scheduler.submit(std::move(request));
@@ -315,11 +315,11 @@ TEST(Scheduling, RefusesWishesNobodyHeeds) {
 // Goal: those who wait for a cold prefix that another computes leave the slots to others. Method: two slots, a prefix
 // of five chunks, six followers, then a stranger.
 TEST(Scheduling, FollowersLeaveSlotsToStrangers) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.max_num_seqs = 2;
   Rig rig(limits);
-  for (int i = 0; i < 7; ++i) rig.submit(request_of(320, 3, 'a'));
-  rig.submit(request_of(20, 3, 'b'));
+  for (int i = 0; i < 7; ++i) rig.submit(asking(320, 3, 'a'));
+  rig.submit(asking(20, 3, 'b'));
   ASSERT_TRUE(rig.scheduler.step().ok());
   EXPECT_EQ(rig.scheduler.load().running, 2);
   EXPECT_TRUE(rig.engine.first_seen.contains(SeqId{8}));
@@ -332,12 +332,12 @@ TEST(Scheduling, FollowersLeaveSlotsToStrangers) {
 TEST(Scheduling, StaticWaitsForTheSlowestOrcaDoesNot) {
   for (const SchedulingMode mode : {SchedulingMode::kStatic, SchedulingMode::kOrca, SchedulingMode::kPaged}) {
     SCOPED_TRACE(name_of(mode));
-    Limits limits = small_limits();
+    Limits limits = eight_slots();
     limits.mode = mode;
     Rig rig(limits);
-    const auto slow = rig.submit(request_of(20, 60, 'a')), quick = rig.submit(request_of(10, 3, 'b'));
+    const auto slow = rig.submit(asking(20, 60, 'a')), quick = rig.submit(asking(10, 3, 'b'));
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(rig.scheduler.step().ok());
-    const auto third = rig.submit(request_of(10, 3, 'c'));
+    const auto third = rig.submit(asking(10, 3, 'c'));
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(rig.scheduler.step().ok());
     const bool is_static = mode == SchedulingMode::kStatic;
     EXPECT_EQ(quick->finished(), is_static ? 0 : 1);
@@ -361,12 +361,12 @@ TEST(Scheduling, StaticWaitsForTheSlowestOrcaDoesNot) {
 // Goal: a cancel reaches those of a static batch who have ended but are held, and a batch whose last one is cancelled
 // ends.
 TEST(Scheduling, CancelsReachAStaticBatch) {
-  Limits limits = small_limits();
+  Limits limits = eight_slots();
   limits.mode = SchedulingMode::kStatic;
   Rig rig(limits);
-  const auto slow = rig.submit(request_of(20, 100, 'a'));
+  const auto slow = rig.submit(asking(20, 100, 'a'));
   const RequestId slow_id = rig.last_id;
-  const auto held = rig.submit(request_of(10, 2, 'b')), cancelled = rig.submit(request_of(10, 2, 'c'));
+  const auto held = rig.submit(asking(10, 2, 'b')), cancelled = rig.submit(asking(10, 2, 'c'));
   const RequestId cancelled_id = rig.last_id;
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(rig.scheduler.step().ok());
   EXPECT_EQ(held->finished() + cancelled->finished(), 0);
@@ -384,7 +384,7 @@ TEST(Scheduling, CancelsReachAStaticBatch) {
 // held is used, where orca uses under 60 %. (The paper's figures: 96 % and 20 to 38 %, arXiv:2309.06180, fig. 2.)
 TEST(Scheduling, PagedUsesWhatItHolds) {
   const auto utilisation = [](SchedulingMode mode) {
-    Limits limits = small_limits();
+    Limits limits = eight_slots();
     limits.mode = mode;
     limits.prefix_caching = false;
     limits.max_model_len = 1024;
@@ -392,7 +392,7 @@ TEST(Scheduling, PagedUsesWhatItHolds) {
     Rig rig(limits);
     std::mt19937 rng(5);
     for (int i = 0; i < 60; ++i) {
-      Request request = request_of(100 + static_cast<int32_t>(rng() % 200), 600, static_cast<TokenId>(rng() % 200));
+      Request request = asking(100 + static_cast<int32_t>(rng() % 200), 600, static_cast<TokenId>(rng() % 200));
       request.ignore_eos = false;  // ends somewhere before
       rig.submit(request);
     }

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 
 /// Indices in the order they are served.
-std::vector<size_t> order(Policy policy, const std::vector<Standing>& standings) {
+std::vector<size_t> served_order(Policy policy, const std::vector<Standing>& standings) {
   std::vector<size_t> indices(standings.size());
   std::iota(indices.begin(), indices.end(), size_t{0});
   std::stable_sort(indices.begin(), indices.end(),
@@ -31,19 +31,19 @@ TEST(Policy, EachHasItsOrder) {
       {.priority = -1, .arrived_us = 2000, .uncached_tokens = 400, .served = 500},
       {.priority = 0, .arrived_us = 3000, .uncached_tokens = 8, .served = 100},
   };
-  EXPECT_THAT(order(Policy::kFcfs, queue), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(order(Policy::kPriority, queue), ElementsAre(2, 0, 3, 1));
-  EXPECT_THAT(order(Policy::kShortestPrefill, queue), ElementsAre(1, 3, 2, 0));
-  EXPECT_THAT(order(Policy::kFair, queue), ElementsAre(1, 3, 0, 2));
+  EXPECT_THAT(served_order(Policy::kFcfs, queue), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(served_order(Policy::kPriority, queue), ElementsAre(2, 0, 3, 1));
+  EXPECT_THAT(served_order(Policy::kShortestPrefill, queue), ElementsAre(1, 3, 2, 0));
+  EXPECT_THAT(served_order(Policy::kFair, queue), ElementsAre(1, 3, 0, 2));
 }
 
 // Goal: the extremes of the wire's types neither overflow nor lose their order.
 TEST(Policy, ExtremesKeepTheirOrder) {
   constexpr int32_t kLeast = std::numeric_limits<int32_t>::min(), kMost = std::numeric_limits<int32_t>::max();
-  EXPECT_THAT(order(Policy::kPriority, {{.priority = kMost}, {.priority = 0}, {.priority = kLeast}}),
+  EXPECT_THAT(served_order(Policy::kPriority, {{.priority = kMost}, {.priority = 0}, {.priority = kLeast}}),
               ElementsAre(2, 1, 0));
-  EXPECT_THAT(order(Policy::kShortestPrefill, {{.arrived_us = int64_t{1} << 60, .uncached_tokens = kMost},
-                                               {.arrived_us = int64_t{1} << 60, .uncached_tokens = 1}}),
+  EXPECT_THAT(served_order(Policy::kShortestPrefill, {{.arrived_us = int64_t{1} << 60, .uncached_tokens = kMost},
+                                                      {.arrived_us = int64_t{1} << 60, .uncached_tokens = 1}}),
               ElementsAre(1, 0));
 }
 
