@@ -10,7 +10,8 @@ constexpr double kForgetting = 0.98;
 constexpr double kSpreadForgetting = 0.95;
 constexpr double kUsual = 4;            // spreads off the line within which a step counts in full
 constexpr double kSpreadLeast = 0.02;   // of the prediction: clocks and caches are no better
-constexpr double kCovarianceMax = 1e8;  // steps that are all alike teach nothing, and must not be forgotten for it
+constexpr double kSpreadMost = 1e12;    // us
+constexpr double kCovarianceMax = 1e6;  // steps that are all alike teach nothing, and must not be forgotten for it
 
 }  // namespace
 
@@ -24,19 +25,32 @@ StepCost::Vector StepCost::features(StepWork work) {
   return {1.0, static_cast<double>(work.rows) / 64, static_cast<double>(work.context) / 65536};
 }
 
+/// gain = covariance * x; returns x * gain, which no sound covariance makes negative.
+double StepCost::gain_of(const Vector& x, Vector& gain) const {
+  double leverage = 0;
+  for (size_t i = 0; i < 3; ++i) {
+    gain[i] = 0;
+    for (size_t j = 0; j < 3; ++j) gain[i] += covariance_[i][j] * x[j];
+    leverage += x[i] * gain[i];
+  }
+  return leverage;
+}
+
 void StepCost::observe(StepWork work, int64_t took_us) {
   if (work.rows <= 0) return;
   const Vector x = features(work);
-  double expected = 0, denominator = 1;
+  double expected = 0;
+  for (size_t i = 0; i < 3; ++i) expected += coefficients_[i] * x[i];
   Vector gain{};
-  for (size_t i = 0; i < 3; ++i) {
-    expected += coefficients_[i] * x[i];
-    for (size_t j = 0; j < 3; ++j) gain[i] += covariance_[i][j] * x[j];
+  double leverage = gain_of(x, gain);
+  if (!(leverage >= 0)) {  // rounding has spoiled it: keep the line, learn anew
+    covariance_ = kUnsure;
+    leverage = gain_of(x, gain);
   }
   const double off = static_cast<double>(took_us) - expected;
   const double usual = kUsual * std::max(spread_, kSpreadLeast * expected);
   const double weight = known() && std::abs(off) > usual ? usual / std::abs(off) : 1;
-  for (size_t i = 0; i < 3; ++i) denominator += weight * x[i] * gain[i];
+  const double denominator = 1 + weight * leverage;
 
   const bool forget = covariance_[0][0] + covariance_[1][1] + covariance_[2][2] < kCovarianceMax;
   for (size_t i = 0; i < 3; ++i) {
@@ -47,7 +61,7 @@ void StepCost::observe(StepWork work, int64_t took_us) {
     }
   }
   // Twice the usual at most: when all steps are far off, what is usual grows until they count.
-  const double seen = known() ? std::min(std::abs(off), 2 * usual) : 0;
+  const double seen = known() ? std::min({std::abs(off), 2 * usual, kSpreadMost}) : 0;
   spread_ = kSpreadForgetting * spread_ + (1 - kSpreadForgetting) * seen;
   rows_seen_ = std::max(rows_seen_, work.rows);
   ++steps_;

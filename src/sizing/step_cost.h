@@ -51,10 +51,12 @@ class StepCost {
 
  private:
   using Vector = std::array<double, 3>;
+  static constexpr std::array<Vector, 3> kUnsure{Vector{1e4, 0, 0}, Vector{0, 1e4, 0}, Vector{0, 0, 1e4}};
   static Vector features(StepWork work);
+  double gain_of(const Vector& x, Vector& gain) const;
 
   Vector coefficients_{};  // of features()
-  std::array<Vector, 3> covariance_{Vector{1e4, 0, 0}, Vector{0, 1e4, 0}, Vector{0, 0, 1e4}};
+  std::array<Vector, 3> covariance_ = kUnsure;
   double spread_ = 0;
   int64_t rows_seen_ = 0;
   int64_t steps_ = 0;
