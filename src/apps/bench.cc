@@ -1,5 +1,7 @@
 #include "apps/bench.h"
 
+#include "engine/kv_storage.h"
+
 namespace pagoda::apps {
 
 double StealWatch::percent() const {
@@ -8,10 +10,11 @@ double StealWatch::percent() const {
   return total > 0 ? 100.0 * static_cast<double>(now.steal - begin_.steal) / static_cast<double>(total) : 0;
 }
 
-sizing::ModelCost model_cost(const weights::GgufFile& file, const model::ModelConfig& config) {
+sizing::ModelCost model_cost(const weights::GgufFile& file, const model::ModelConfig& config, kernels::KvTypes kv) {
   const bool tied = file.find_tensor("output.weight") == nullptr;
   sizing::ModelCost cost{};
-  cost.kv_value_bytes = 2;
+  cost.k = engine::kv_numbers(kv.k);
+  cost.v = engine::kv_numbers(kv.v);
   cost.head_macs = int64_t{config.vocab} * config.width;
   for (const weights::GgufTensor& tensor : file.tensors()) {
     const bool embedding = tensor.name == "token_embd.weight";

@@ -31,7 +31,7 @@ class StealWatch {
 };
 
 /// What a step of the model costs: tensors by their size in the file, shapes from the configuration.
-sizing::ModelCost model_cost(const weights::GgufFile& file, const model::ModelConfig& config);
+sizing::ModelCost model_cost(const weights::GgufFile& file, const model::ModelConfig& config, kernels::KvTypes kv);
 
 sizing::MachineLimits limits_of(double bandwidth_gb_s, const kernels::ArithmeticRates& rates);
 

@@ -10,6 +10,7 @@
 #include "apps/bench.h"
 #include "apps/bench_sequences.h"
 #include "apps/exit_code.h"
+#include "apps/kv_flags.h"
 #include "apps/loaded_model.h"
 #include "core/clock.h"
 #include "core/isa.h"
@@ -32,6 +33,7 @@ struct LatencyOptions {
   std::vector<int32_t> batches{1, 2, 4, 8, 16, 32};
   int32_t rounds = 9;
   int32_t threads = 0;
+  KvFlags kv;
   bool json = false;
   std::string svg;
 };
@@ -144,7 +146,7 @@ class LatencyBench {
   void finish() {
     report_.model = model_.name;
     report_.info = model_.engine->info();
-    report_.cost = model_cost(*model_.file, model_.engine->config());
+    report_.cost = model_cost(*model_.file, model_.engine->config(), model_.engine->info().kv_types);
     report_.bandwidth_gb_s = median_of(reads_);
     report_.file_bytes = model_.file->file_bytes();
     for (const weights::GgufTensor& tensor : model_.file->tensors())
@@ -166,6 +168,7 @@ class LatencyBench {
 engine::EngineOptions engine_options(const LatencyOptions& o, const std::vector<LatencyCell>& cells) {
   engine::EngineOptions options;
   options.threads = o.threads;
+  options.kv_types = o.kv.types();
   int32_t sequences = 1;
   for (const LatencyCell& cell : cells) {
     sequences = std::max(sequences, cell.sequences);
@@ -249,6 +252,7 @@ void add_options(CLI::App& verb, LatencyOptions& o) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
   verb.add_option("--threads", o.threads, "threads of the engine (0: all CPUs)")->check(CLI::Range(0, 1024));
+  add_kv_flags(verb, o.kv);
   verb.add_flag("--json", o.json, "print one JSON object");
 }
 

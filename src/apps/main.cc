@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "apps/exit_code.h"
+#include "apps/kv_flags.h"
 #include "apps/verbs.h"
 
 namespace {
@@ -31,7 +32,8 @@ int parse_and_run(int argc, char** argv) {
   add_version(app, invocation);
 
   try {
-    app.parse(argc, argv);
+    const std::vector<const char*> arguments = long_options(argc, argv);
+    app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::ParseError& error) {  // --help and --version come this way too
     return app.exit(error, std::cout, std::cerr) == 0 ? kDone : kUsage;
   }

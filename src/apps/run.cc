@@ -8,6 +8,7 @@
 #include "apps/chat_session.h"
 #include "apps/exit_code.h"
 #include "apps/interrupt.h"
+#include "apps/kv_flags.h"
 #include "apps/line_editor.h"
 #include "apps/verbs.h"
 #include "core/log.h"
@@ -26,6 +27,7 @@ struct RunFlags {
   AnswerOptions answer;
   std::optional<uint64_t> seed;
   engine::EngineOptions engine;
+  KvFlags kv;
   bool verbose = false;
 };
 
@@ -153,6 +155,7 @@ Result<std::unique_ptr<ChatSession>> start_session(RunFlags& flags) {
     PAGODA_TRY(template_text, read_chat_template(flags.template_file));
   }
   flags.engine.max_num_seqs = 1;
+  flags.engine.kv_types = flags.kv.types();
   if (isatty(STDERR_FILENO))
     flags.engine.progress = [](double part) { fmt::print(stderr, "\rloading {:3.0f} %", 100 * part); };
   Result<LoadedModel> loaded = load_model(flags.model, flags.engine);
@@ -227,6 +230,7 @@ void add_engine_flags(CLI::App& verb, RunFlags& flags) {
   verb.add_option("--max-num-batched-tokens", flags.engine.max_num_batched_tokens, "Prompt tokens computed at once")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
+  add_kv_flags(verb, flags.kv);
   verb.add_option("--memory-utilization", flags.engine.memory_utilization, "Part of the free memory to use")
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();

@@ -10,11 +10,13 @@
 #include "api/server.h"
 #include "api/service.h"
 #include "apps/exit_code.h"
+#include "apps/kv_flags.h"
 #include "apps/loaded_model.h"
 #include "apps/scheduling_flags.h"
 #include "apps/verbs.h"
 #include "core/log.h"
 #include "core/machine.h"
+#include "kernels/attention/kv_type.h"
 #include "kernels/machine_rates.h"
 #include "weights/catalogue.h"
 #include "weights/gguf_check.h"
@@ -27,6 +29,7 @@ struct ServeFlags {
   std::string model;
   api::ServerOptions server{};
   engine::EngineOptions engine{};
+  KvFlags kv{};
   uint64_t kv_cache_bytes = 0;
   bool prefix_caching = true;
   SchedulingFlags scheduling{};
@@ -103,13 +106,15 @@ void log_machine(const engine::EngineInfo& info, engine::CpuEngine& engine) {
   log_info("bandwidth: {:.1f} GB/s over {:.0f} MB of weights",
            kernels::read_gb_s(engine.thread_pool(), engine.packed_weights()),
            static_cast<double>(info.weight_bytes) / 1e6);
-  log_info("kv pool: {} blocks of {} tokens, {:.0f} MB; context {} tokens", info.total_blocks, kBlockTokens,
+  log_info("kv pool: {} blocks of {} tokens in {}, {} bytes a token, {:.0f} MB; context {} tokens", info.total_blocks,
+           kBlockTokens, kernels::kv_types_name(info.kv_types), info.kv_bytes_per_token,
            static_cast<double>(info.kv_bytes_per_token) * kBlockTokens * info.total_blocks / 1e6, info.max_model_len);
 }
 
 Status load(const ServeFlags& flags, Serving& serving) {
   engine::EngineOptions options = flags.engine;
   options.kv_cache_bytes = static_cast<int64_t>(flags.kv_cache_bytes);
+  options.kv_types = flags.kv.types();
   PAGODA_TRY(serving.model, load_model(flags.model, options));
   PAGODA_TRY_STATUS(load_chat_template(flags, serving));
   const engine::EngineInfo& info = serving.model.engine->info();
@@ -147,7 +152,7 @@ std::shared_ptr<const api::Backend> backend_of(const ServeFlags& flags, const Se
   backend->facts.max_model_len = info.max_model_len;
   backend->facts.context_limit = serving.scheduler->context_limit();
   backend->facts.created_unix_s = std::time(nullptr);
-  backend->fingerprint = fmt::format("pagoda-{}-kv-f16", PAGODA_VERSION);
+  backend->fingerprint = fmt::format("pagoda-{}-kv-{}", PAGODA_VERSION, kernels::kv_types_name(info.kv_types));
   return backend;
 }
 
@@ -249,6 +254,7 @@ void add_serve(CLI::App& app, Invocation& invocation) {
            "Share of available memory for weights and KV cache")
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();
+  add_kv_flags(*verb, flags->kv, /*environment=*/true);
   add_flag(verb, "--kv-cache-memory", flags->kv_cache_bytes, "KV cache size instead, such as 2GiB")
       ->transform(CLI::AsSizeValue(false));
   verb->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", flags->prefix_caching,

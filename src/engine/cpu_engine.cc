@@ -49,6 +49,7 @@ class CpuEngineImpl final : public CpuEngine {
   ThreadPool pool_;
   std::vector<sampling::SamplerScratch> scratch_;
   std::unique_ptr<model::Model> model_;
+  model::KeyBiases key_biases_;
   KvStorage kv_;
   model::Workspace workspace_;
   EngineInfo info_{};
@@ -66,16 +67,20 @@ Status CpuEngineImpl::load_model(const weights::GgufFile& file, int64_t memory_a
   info_.weight_bytes = model_->weights().bytes();
   for (const weights::GgufTensor& tensor : file.tensors()) info_.parameters += tensor.elements();
   PAGODA_TRY_STATUS(size_cache(memory_available));
-  PAGODA_TRY(kv_, KvStorage::create(config, options_.kv_type, info_.total_blocks));
+  const kernels::KvTypes types = options_.kv_types;
+  PAGODA_TRY(key_biases_, model::KeyBiases::create(config, model_->weights(), ops_, types.k, info_.max_model_len));
+  PAGODA_TRY(kv_, KvStorage::create(config, types, key_biases_, info_.total_blocks));
   PAGODA_TRY(workspace_,
-             model::Workspace::create(config, options_.max_num_batched_tokens, kMaxLogitRows, pool_.threads()));
+             model::Workspace::create(config, options_.max_num_batched_tokens, kMaxLogitRows, pool_.threads(),
+                                      kernels::attention_expands(types, key_biases_.any())));
   return ok_status();
 }
 
 Status CpuEngineImpl::size_cache(int64_t memory_available) {
   const model::ModelConfig& config = model_->config();
   info_.max_model_len = options_.max_model_len > 0 ? options_.max_model_len : config.context_length;
-  const int64_t block_bytes = kv_block_bytes(config, options_.kv_type);
+  const int64_t block_bytes = kv_block_bytes(config, options_.kv_types);
+  info_.kv_types = options_.kv_types;
   info_.kv_bytes_per_token = block_bytes / kBlockTokens;
   PAGODA_TRY(info_.total_blocks, plan_kv_blocks({.max_num_seqs = options_.max_num_seqs,
                                                  .max_model_len = info_.max_model_len,

@@ -20,10 +20,10 @@ struct EngineOptions {
   std::optional<uint32_t> isa{};  // a level of isa::; isa::level_from_environment()
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 256;
-  int32_t max_model_len = 0;        // the model's context length
-  double memory_utilization = 0.9;  // share of available memory that weights and KV may use, (0, 1]
-  int64_t kv_cache_bytes = 0;       // KV pool, instead of memory_utilization
-  kernels::KvType kv_type = kernels::KvType::kF16;
+  int32_t max_model_len = 0;               // the model's context length
+  double memory_utilization = 0.9;         // share of available memory that weights and KV may use, (0, 1]
+  int64_t kv_cache_bytes = 0;              // KV pool, instead of memory_utilization
+  kernels::KvTypes kv_types{};             // how K and V are stored
   std::function<void(double)> progress{};  // loading, 0..1; called from the loading thread
   /// For tests (one row of a batch goes bad): may change a row's raw logits; called on the engine's threads.
   std::function<void(SeqId, int32_t position, std::span<float>)> alter_logits{};
@@ -41,6 +41,7 @@ struct EngineInfo {
   int32_t total_blocks;    // KV pool
   int64_t weight_bytes;    // packed, resident
   int64_t kv_bytes_per_token;
+  kernels::KvTypes kv_types;
   int64_t parameters;
 };
 

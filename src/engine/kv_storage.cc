@@ -32,11 +32,25 @@ Error no_capacity(const KvDemand& d, int64_t room, int64_t needed) {
 
 }  // namespace
 
-int64_t kv_block_bytes(const model::ModelConfig& config, kernels::KvType type) {
+int64_t kv_block_bytes(const model::ModelConfig& config, kernels::KvTypes types) {
   int64_t bytes = 0;
   for (const model::LayerConfig& layer : config.layers)
-    bytes += kernels::kv_block_bytes(type, layer.kv_heads, config.head_dim);
+    bytes += kernels::kv_block_bytes(types, layer.kv_heads, config.head_dim);
   return bytes;
+}
+
+sizing::KvNumbers kv_numbers(kernels::KvType type) {
+  switch (type) {
+    case kernels::KvType::kF32:
+      return {32, 0, 0};
+    case kernels::KvType::kF16:
+    case kernels::KvType::kBf16:
+      return {16, 0, 0};
+    case kernels::KvType::kInt4:
+      return {4, 4, 32};
+    default:
+      return {8, 4, 0};
+  }
 }
 
 Result<int32_t> plan_kv_blocks(const KvDemand& d) {
@@ -56,14 +70,16 @@ Result<int32_t> plan_kv_blocks(const KvDemand& d) {
   return static_cast<int32_t>(std::min(room / d.block_bytes, useful));
 }
 
-Result<KvStorage> KvStorage::create(const model::ModelConfig& config, kernels::KvType type, int32_t total_blocks) {
+Result<KvStorage> KvStorage::create(const model::ModelConfig& config, kernels::KvTypes types,
+                                    const model::KeyBiases& biases, int32_t total_blocks) {
   KvStorage storage;
-  const int64_t stride = kv_block_bytes(config, type);
+  const int64_t stride = kv_block_bytes(config, types);
   PAGODA_TRY(storage.buffer_, HugeBuffer::allocate(stride * total_blocks));
   std::byte* base = storage.buffer_.data();
   for (const model::LayerConfig& layer : config.layers) {
-    storage.layers_.push_back({type, layer.kv_heads, config.head_dim, base, stride});
-    base += kernels::kv_block_bytes(type, layer.kv_heads, config.head_dim);
+    const auto index = static_cast<int32_t>(storage.layers_.size());
+    storage.layers_.push_back({types, layer.kv_heads, config.head_dim, base, stride, biases.of(index)});
+    base += kernels::kv_block_bytes(types, layer.kv_heads, config.head_dim);
   }
   return storage;
 }
@@ -77,7 +93,7 @@ void KvStorage::copy(BlockCopy copy, Range layers) const {
     const kernels::KvLayer& layer = layers_[static_cast<size_t>(l)];
     const auto block = [&](BlockId id) { return layer.base + static_cast<int64_t>(id) * layer.block_stride_bytes; };
     std::memcpy(block(copy.to), block(copy.from),
-                static_cast<size_t>(kernels::kv_block_bytes(layer.type, layer.kv_heads, layer.head_dim)));
+                static_cast<size_t>(kernels::kv_block_bytes(layer.types, layer.kv_heads, layer.head_dim)));
   }
 }
 

@@ -10,11 +10,16 @@
 #include "engine/cpu_engine.h"
 #include "kernels/attention/attention.h"
 #include "model/config.h"
+#include "model/key_bias.h"
+#include "sizing/kv_bytes.h"
 
 namespace pagoda::engine {
 
-/// Bytes of one block over all layers.
-int64_t kv_block_bytes(const model::ModelConfig& config, kernels::KvType type);
+/// Bytes of one block over all layers: sizing::kv_token_bytes() x 16.
+int64_t kv_block_bytes(const model::ModelConfig& config, kernels::KvTypes types);
+
+/// The type in the plain numbers of the cost formulas.
+sizing::KvNumbers kv_numbers(kernels::KvType type);
 
 /// What decides how many KV blocks there are.
 struct KvDemand {
@@ -32,11 +37,13 @@ struct KvDemand {
 /// kNoCapacity with the numbers and three ways out.
 Result<int32_t> plan_kv_blocks(const KvDemand& demand);
 
-/// The bytes of the KV cache: [block][layer], lowest blocks touched first, so an idle pool costs no memory and a short
-/// conversation one huge page instead of one a layer.
+/// The bytes of the KV cache, scales included: [block][layer], lowest blocks touched first, so an idle pool costs no
+/// memory and a short conversation one huge page instead of one a layer.
 class KvStorage {
  public:
-  static Result<KvStorage> create(const model::ModelConfig& config, kernels::KvType type, int32_t total_blocks);
+  ///   biases   outlive the storage; what they hold of a layer's K is not stored
+  static Result<KvStorage> create(const model::ModelConfig& config, kernels::KvTypes types,
+                                  const model::KeyBiases& biases, int32_t total_blocks);
   std::span<const kernels::KvLayer> layers() const { return layers_; }
   int64_t block_bytes() const { return layers_.empty() ? 0 : layers_.front().block_stride_bytes; }
   /// All layers of one block lie side by side.

@@ -70,11 +70,13 @@ void finish_heads(const LayerRun& run, Range range, const float* norm, Mat<float
 void project_qkv(const LayerRun& run, const Activations& h, LoopWorker& worker) {
   const LayerWeights& w = run.weights;
   const int32_t head_dim = run.config.head_dim, grain = run.ops.matmul.row_grain;
+  Linear wk = w.wk;
+  if (run.kv.bias.slots != nullptr) wk.bias = nullptr;  // attention adds it, turned, to the K it reads
   const Mat<float> q = run.workspace.q(w.wq.w.rows), k = run.workspace.k(w.wk.w.rows), v = run.workspace.v(w.wv.w.rows);
   worker.each(qkv_units(run.shape, head_dim, grain), [&](Range piece) {
     const QkvPart part = qkv_part(piece, run.shape, head_dim, grain);
     project(run.ops, w.wq, h, part.q, q);
-    project(run.ops, w.wk, h, part.k, k);
+    project(run.ops, wk, h, part.k, k);
     project(run.ops, w.wv, h, part.v, v);
     finish_heads(run, part.q, w.q_norm, q);
     finish_heads(run, part.k, w.k_norm, k);

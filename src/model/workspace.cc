@@ -20,7 +20,8 @@ void Workspace::lay_out(int32_t rows, Take&& take) {
   const auto floats = [&](int64_t count, int64_t cols) {
     return reinterpret_cast<float*>(take(count * cols * static_cast<int64_t>(sizeof(float))));
   };
-  for (std::byte*& scratch : attention_scratch_) scratch = take(kernels::attention_scratch_bytes(s.head_dim));
+  for (std::byte*& scratch : attention_scratch_)
+    scratch = take(kernels::attention_scratch_bytes(s.head_dim, s.expands));
   x_ = floats(rows, s.width);
   normed_ = floats(rows, s.width);
   block32_ = take(kernels::act_bytes(ActFormat::kInt8Block32, rows, s.widest));
@@ -40,7 +41,7 @@ void Workspace::lay_out(int32_t rows, Take&& take) {
 }
 
 Result<Workspace> Workspace::create(const ModelConfig& config, int32_t max_rows, int32_t max_logit_rows,
-                                    int32_t threads) {
+                                    int32_t threads, bool expands) {
   Workspace ws;
   ws.max_rows_ = max_rows;
   ws.max_logit_rows_ = max_logit_rows;
@@ -52,7 +53,8 @@ Result<Workspace> Workspace::create(const ModelConfig& config, int32_t max_rows,
                .q_cols = q_cols,
                .kv_cols = config.max_kv_heads() * config.head_dim,
                .ffn = config.max_ffn(),
-               .widest = std::max({config.width, q_cols, config.max_ffn()})};
+               .widest = std::max({config.width, q_cols, config.max_ffn()}),
+               .expands = expands};
   ws.cos_sin_.resize(config.rope.size());
   ws.attention_scratch_.resize(static_cast<size_t>(threads));
   int64_t total = 0;

@@ -15,7 +15,9 @@ namespace pagoda::model {
 class Workspace {
  public:
   /// max_rows T, max_logit_rows R >= 1. Error kIo when the address space is refused.
-  static Result<Workspace> create(const ModelConfig& config, int32_t max_rows, int32_t max_logit_rows, int32_t threads);
+  /// expands: kernels::attention_expands().
+  static Result<Workspace> create(const ModelConfig& config, int32_t max_rows, int32_t max_logit_rows, int32_t threads,
+                                  bool expands = false);
 
   /// Lays views out for a step of T rows, 1 <= T <= max_rows. No view of an earlier step may be used again.
   void begin_step(int32_t rows);
@@ -55,6 +57,7 @@ class Workspace {
   struct Shape {
     int32_t width, vocab, head_dim, rope_dims, q_cols, kv_cols, ffn;
     int32_t widest;  // of the rows that are ever quantized
+    bool expands;
   };
   Shape shape_{};
   HugeBuffer buffer_;

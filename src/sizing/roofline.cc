@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sizing/kv_bytes.h"
+
 namespace pagoda::sizing {
 namespace {
 
@@ -20,7 +22,7 @@ double seen_in_prefill(const AttentionShape& layer, int32_t tokens) {
 double decode_step_seconds(const ModelCost& cost, const MachineLimits& machine, int32_t context, int32_t sequences) {
   double kv_bytes = 0, attention_macs = 0;
   for (const AttentionShape& layer : cost.layers) {
-    kv_bytes += 2.0 * layer.kv_heads * layer.head_dim * cost.kv_value_bytes * seen(layer, context);
+    kv_bytes += static_cast<double>(kv_token_bytes(layer, cost.k, cost.v)) * seen(layer, context);
     attention_macs += 2.0 * layer.heads * layer.head_dim * seen(layer, context);
   }
   const double memory = (static_cast<double>(cost.step_weight_bytes) + sequences * kv_bytes) / machine.bytes_per_s;

@@ -12,14 +12,22 @@ struct AttentionShape {
   int32_t window;    // tokens a position sees, 0 = all before it
 };
 
+/// How a number of K or V is stored.
+struct KvNumbers {
+  int32_t bits;          // of a number
+  int32_t scale_bytes;   // of a scale and what belongs to it; 0 = none
+  int32_t scale_values;  // numbers that share one, 0 = those of a token's head
+};
+
 /// What a model costs, in plain numbers.
 struct ModelCost {
   // File bytes of every tensor a step touches: all but the embedding of an untied model, of which a step reads a row a
   // token (not counted: that makes the limit a little stricter, never looser).
   int64_t step_weight_bytes;
-  int64_t linear_macs;     // multiply-accumulates a token in the layers' matrices
-  int64_t head_macs;       // ... and in the head, for rows that need logits
-  int32_t kv_value_bytes;  // of one stored K or V number
+  int64_t linear_macs;  // multiply-accumulates a token in the layers' matrices
+  int64_t head_macs;    // ... and in the head, for rows that need logits
+  KvNumbers k;
+  KvNumbers v;
   std::vector<AttentionShape> layers;
 };
 
@@ -32,7 +40,7 @@ struct MachineLimits {
 
 /// The least time one step of `sequences` decodes at context `context` takes, seconds:
 ///   max((W + S K(context)) / bandwidth,  S (P + head) / R_int + S A(context) / R_f32)
-/// K = sum over layers of 2 Hkv Dh bytes min(context, window); A = sum of 2 H Dh min(context, window).
+/// K = sum over layers of kv_token_bytes min(context, window); A = sum of 2 H Dh min(context, window).
 double decode_step_seconds(const ModelCost& cost, const MachineLimits& machine, int32_t context, int32_t sequences);
 
 /// The least time the prefill of `tokens` takes, seconds, logits for the last row only:

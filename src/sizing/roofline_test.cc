@@ -12,7 +12,8 @@ ModelCost qwen() {
   return {.step_weight_bytes = 990'000'000,
           .linear_macs = 1'310'000'000,
           .head_macs = 0,
-          .kv_value_bytes = 2,
+          .k = {16, 0, 0},
+          .v = {16, 0, 0},
           .layers = std::vector<AttentionShape>(28, {12, 2, 128, 0})};
 }
 MachineLimits zen3(double macs_a_cycle) { return {27e9, 2 * 3.1e9 * macs_a_cycle, 2 * 3.1e9 * 16}; }
@@ -25,8 +26,12 @@ TEST(Roofline, GivesTheWorkedExamplesOfTheNotes) {
 
 // Goal: KV bytes, windows and the arithmetic side count. Method: the sums by hand, one layer.
 TEST(Roofline, CountsTheCacheTheWindowAndTheArithmetic) {
-  const ModelCost cost{
-      .step_weight_bytes = 1000, .linear_macs = 10, .head_macs = 5, .kv_value_bytes = 2, .layers = {{4, 2, 8, 3}}};
+  const ModelCost cost{.step_weight_bytes = 1000,
+                       .linear_macs = 10,
+                       .head_macs = 5,
+                       .k = {16, 0, 0},
+                       .v = {16, 0, 0},
+                       .layers = {{4, 2, 8, 3}}};
   const MachineLimits memory_bound{1, 1e9, 1e9}, compute_bound{1e12, 1, 1};
   EXPECT_DOUBLE_EQ(decode_step_seconds(cost, memory_bound, 2, 5), 1000 + 5 * (2.0 * 2 * 8 * 2 * 2));
   EXPECT_DOUBLE_EQ(decode_step_seconds(cost, memory_bound, 9, 5), 1000 + 5 * (2.0 * 2 * 8 * 2 * 3));
@@ -40,7 +45,8 @@ TEST(Roofline, GivesTheSmallModelOfTheNotes) {
   const ModelCost gemma{.step_weight_bytes = 246'000'000,
                         .linear_macs = 100'000'000,
                         .head_macs = 168'000'000,
-                        .kv_value_bytes = 2,
+                        .k = {16, 0, 0},
+                        .v = {16, 0, 0},
                         .layers = std::vector<AttentionShape>(18, {4, 1, 256, 512})};
   EXPECT_NEAR(1 / decode_step_seconds(gemma, zen3(47), 16, 1), 110, 2);
 }
@@ -48,8 +54,12 @@ TEST(Roofline, GivesTheSmallModelOfTheNotes) {
 // Goal: a batch is held to memory while it is small and to arithmetic once it is large, never to their sum. Method: the
 // two sides apart, then a batch of each kind.
 TEST(Roofline, TakesTheLargerSideOfABatch) {
-  const ModelCost cost{
-      .step_weight_bytes = 1000, .linear_macs = 10, .head_macs = 0, .kv_value_bytes = 2, .layers = {{1, 1, 8, 0}}};
+  const ModelCost cost{.step_weight_bytes = 1000,
+                       .linear_macs = 10,
+                       .head_macs = 0,
+                       .k = {16, 0, 0},
+                       .v = {16, 0, 0},
+                       .layers = {{1, 1, 8, 0}}};
   const MachineLimits machine{1000, 10, 1e9};
   const double kv = 2.0 * 8 * 2 * 4;
   EXPECT_DOUBLE_EQ(decode_step_seconds(cost, machine, 4, 1), (1000 + kv) / 1000);

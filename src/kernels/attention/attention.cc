@@ -7,12 +7,17 @@
 
 namespace pagoda::kernels {
 
-int64_t kv_block_bytes(KvType type, int32_t kv_heads, int32_t head_dim) {
-  return 2 * int64_t{kv_heads} * head_dim * kBlockTokens * kv_value_bytes(type);
+int64_t kv_block_bytes(KvTypes types, int32_t kv_heads, int32_t head_dim) {
+  return kv_heads * (kv_head_bytes(types.k, head_dim) + kv_head_bytes(types.v, head_dim));
 }
 
-int64_t attention_scratch_bytes(int32_t head_dim) {
-  const int64_t floats = (2 * int64_t{kTilePairs} + kPairGroup) * head_dim + kPairGroup * kChunkTokens;
+bool attention_expands(KvTypes types, bool k_bias) {
+  return types.k == KvType::kInt4 || types.v == KvType::kInt4 || (k_bias && is_quantized(types.k));
+}
+
+int64_t attention_scratch_bytes(int32_t head_dim, bool expands) {
+  const int64_t floats = (2 * int64_t{kTilePairs} + kPairGroup) * head_dim + kPairGroup * kChunkTokens +
+                         (expands ? 2 * int64_t{kChunkTokens} * head_dim : 0);
   return round_up(floats * int64_t{sizeof(float)}, 64);
 }
 

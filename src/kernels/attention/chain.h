@@ -18,6 +18,8 @@ struct AttentionScratch {
   float* merged;  // [kTilePairs, Dh] weighted value sums of the chunks so far
   float* chunk;   // [kPairGroup, Dh] the same of this chunk alone
   float* scores;  // [kPairGroup, 256] scores of this chunk, then probabilities
+  float* k;       // [16, Dh, 16] this chunk's K where it is expanded
+  float* v;       // [16, 16, Dh] its V
 };
 
 [[gnu::always_inline]] inline AttentionScratch attention_scratch(std::byte* bytes, int32_t head_dim) {
@@ -26,22 +28,42 @@ struct AttentionScratch {
   s.merged = s.q + int64_t{kTilePairs} * head_dim;
   s.chunk = s.merged + int64_t{kTilePairs} * head_dim;
   s.scores = s.chunk + int64_t{kPairGroup} * head_dim;
+  s.k = s.scores + kPairGroup * kChunkTokens;
+  s.v = s.k + int64_t{kChunkTokens} * head_dim;
   return s;
 }
 
-/// Bytes of one K or V value.
-[[gnu::always_inline]] inline int64_t kv_value_bytes(KvType type) { return type == KvType::kF16 ? 2 : 4; }
+/// Values that share one d and m in int4.
+constexpr int32_t kInt4Group = 32;
 
-/// K of one head in one block: [Dh, 16].
-[[gnu::always_inline]] inline const std::byte* k_of(const KvLayer& kv, BlockId block, int32_t head) {
-  const int64_t head_values = int64_t{kv.head_dim} * kBlockTokens;
-  return kv.base + static_cast<int64_t>(block) * kv.block_stride_bytes + head * head_values * kv_value_bytes(kv.type);
+/// Bytes of the numbers of one head's K or V in one block, without scales.
+[[gnu::always_inline]] inline int64_t kv_number_bytes(KvType type, int32_t head_dim) {
+  const int64_t values = int64_t{head_dim} * kBlockTokens;
+  if (type == KvType::kInt4) return values / 2;
+  return type == KvType::kF32 ? values * 4 : is_quantized(type) ? values : values * 2;
 }
 
-/// V of one head in one block: [16, Dh].
-[[gnu::always_inline]] inline const std::byte* v_of(const KvLayer& kv, BlockId block, int32_t head) {
-  return k_of(kv, block, kv.kv_heads + head);
+/// Bytes of one head's K or V in one block: a multiple of 64.
+[[gnu::always_inline]] inline int64_t kv_head_bytes(KvType type, int32_t head_dim) {
+  const int64_t scale_lines = type == KvType::kInt4 ? div_ceil(head_dim, kInt4Group) : is_quantized(type) ? 1 : 0;
+  return kv_number_bytes(type, head_dim) + 64 * scale_lines;
 }
+
+/// K of one head in one block.
+[[gnu::always_inline]] inline std::byte* k_of(const KvLayer& kv, BlockId block, int32_t head) {
+  return kv.base + static_cast<int64_t>(block) * kv.block_stride_bytes + head * kv_head_bytes(kv.types.k, kv.head_dim);
+}
+
+/// V of one head in one block.
+[[gnu::always_inline]] inline std::byte* v_of(const KvLayer& kv, BlockId block, int32_t head) {
+  return k_of(kv, block, kv.kv_heads) + head * kv_head_bytes(kv.types.v, kv.head_dim);
+}
+
+/// K (or V, which has no bias) is read through f32 copies of its blocks.
+[[gnu::always_inline]] inline bool expands_k(const KvLayer& kv) {
+  return kv.types.k == KvType::kInt4 || kv.bias.slots != nullptr;
+}
+[[gnu::always_inline]] inline bool expands_v(const KvLayer& kv) { return kv.types.v == KvType::kInt4; }
 
 /// Positions a query at `position` sees: [begin, end).
 [[gnu::always_inline]] inline Range visible(int32_t position, int32_t window) {
