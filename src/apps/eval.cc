@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "apps/eval_text.h"
 #include "apps/exit_code.h"
 #include "apps/golden.h"
+#include "apps/kv_flags.h"
 #include "apps/loaded_model.h"
 #include "apps/verbs.h"
 #include "core/clock.h"
@@ -20,6 +22,7 @@ struct GoldenOptions {
   std::string file;
   int32_t threads = 0;
   int32_t max_model_len = 0;
+  KvFlags kv;
   bool json = false;
   double max_mean_ratio = 0;  // 0 = no bar
   double max_case_ratio = 0;
@@ -138,6 +141,7 @@ Status run_golden(const GoldenOptions& golden) {
   engine::EngineOptions options;
   options.threads = golden.threads;
   options.max_model_len = golden.max_model_len;
+  options.kv_types = golden.kv.types();
   PAGODA_TRY(LoadedModel model, load_model(golden.model, options));
   PAGODA_TRY_STATUS(check_ids(cases, model.engine->info().vocab_size));
   report_tokenizer(*model.tokenizer, cases);
@@ -160,6 +164,8 @@ Status run_golden(const GoldenOptions& golden) {
 void add_eval(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("eval", "Measure how near a model's answers come to a reference");
   verb->require_subcommand(1);
+  add_eval_perplexity(*verb, invocation);
+  add_eval_kl(*verb, invocation);
   CLI::App* golden =
       verb->add_subcommand("golden", "Distance of the logits to an exact float32 evaluation (KL divergence, nats)");
   auto options = std::make_shared<GoldenOptions>();
@@ -171,6 +177,7 @@ void add_eval(CLI::App& app, Invocation& invocation) {
   golden->add_option("--max-mean-ratio", options->max_mean_ratio,
                      "fail if the mean KL is above so many times llama.cpp's");
   golden->add_option("--max-case-ratio", options->max_case_ratio, "the same for each single case");
+  add_kv_flags(*golden, options->kv);
   golden->add_flag("--json", options->json, "print one JSON object");
   golden->footer(
       "Example:\n  pagoda eval golden smollm2:135m golden-smollm2.json --max-mean-ratio 1.25\n"
