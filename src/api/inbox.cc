@@ -65,6 +65,7 @@ void Inbox::merge(int32_t choice, scheduler::Event event) {
   delta.prompt_tokens = std::max(delta.prompt_tokens, event.prompt_tokens);
   delta.completion_tokens = std::max(delta.completion_tokens, event.completion_tokens);
   delta.cached_tokens = std::max(delta.cached_tokens, event.cached_tokens);
+  delta.from_tiers = event.from_tiers;
   delta.cache_exit_at = event.cache_exit_at;
   delta.cache_exit = event.cache_exit;
 }

@@ -26,6 +26,7 @@ struct Delta {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;
   int32_t cached_tokens = 0;
+  scheduler::TierTokens from_tiers{};
   int32_t cache_exit_at = 0;
   scheduler::CacheExit cache_exit = scheduler::CacheExit::kNewText;
 };

@@ -55,6 +55,12 @@ const char* exit_name(scheduler::CacheExit exit) {
       return "prompt_logprobs";
     case CacheExit::kOff:
       return "off";
+    case CacheExit::kDamaged:
+      return "damaged";
+    case CacheExit::kUnreadable:
+      return "unreadable";
+    case CacheExit::kLate:
+      return "late";
   }
   return "new_text";
 }
@@ -178,6 +184,7 @@ class Writer : public ResponseWriter {
  private:
   static void keep_cache(const Delta& delta, Delta& all) {
     all.cached_tokens = std::max(all.cached_tokens, delta.cached_tokens);
+    all.from_tiers = delta.from_tiers;
     all.cache_exit_at = delta.cache_exit_at;
     all.cache_exit = delta.cache_exit;
   }
@@ -229,13 +236,15 @@ class Writer : public ResponseWriter {
     return json;
   }
 
-  /// One entry a prompt: how much of it was found, and where and why it left what is cached.
+  /// One entry a prompt: how much of it was found in which place, and where and why it left what is cached.
   Json cache_report() const {
     Json report = Json::array();
     for (size_t c = 0; c < choices_.size(); c += static_cast<size_t>(facts_.generation.n)) {
       const Delta& first = choices_[c].all;
       Json prompt;
       prompt["cached_tokens"] = first.cached_tokens;
+      const int32_t host = first.from_tiers.host, disk = first.from_tiers.disk;
+      prompt["from"] = Json{{"pool", first.cached_tokens - host - disk}, {"host", host}, {"disk", disk}};
       prompt["left_at"] = first.cache_exit_at;
       prompt["why"] = exit_name(first.cache_exit);
       report.push_back(std::move(prompt));

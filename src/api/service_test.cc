@@ -150,7 +150,7 @@ TEST_F(ServiceTest, ReportsCachedTokensBySalt) {
   const std::string x = std::string(40, 'x');
   EXPECT_EQ(cached(R"("n":2,"prompt":[")" + x + R"(","y","x","xxz",")" + x + "\"]"), 40 + 1 + 1 + 3 + 40);
   const Json report = post("/v1/completions", "{" + prompt + R"(,"n":2})").json()["cache"];
-  EXPECT_EQ(report, Json::parse(R"([{"cached_tokens":40,"left_at":40,"why":"complete"}])"));
+  EXPECT_EQ(report, Json::parse(R"([{"cached_tokens":40,"from":{"pool":40,"host":0,"disk":0},"left_at":40,"why":"complete"}])"));
   const Json both = post("/v1/completions", R"({"prompt":["new text","x"],"cache_salt":"C","stream":true,)"
                                             R"("stream_options":{"include_usage":true}})")
                         .events()

@@ -43,19 +43,21 @@ std::string text_of(const text::Tokenizer& tokenizer, TokenId id) {
 
 }  // namespace
 
-ChatSession::ChatSession(LoadedModel model, scheduler::Limits limits)
+ChatSession::ChatSession(LoadedModel model, scheduler::Limits limits, KvTiers tiers)
     : model_(std::move(model)),
+      tiers_(std::move(tiers)),
       metrics_(model_.name),
-      scheduler_(*model_.engine, model_.tokenizer.get(), limits, clock_, metrics_),
+      scheduler_(*model_.engine, model_.tokenizer.get(), limits, clock_, metrics_, tiers_.view()),
       worker_([this] { scheduler_.run_until_stopped(); }) {}
 
 ChatSession::~ChatSession() {
   scheduler_.stop();
   worker_.join();
+  if (tiers_.disk) tiers_.disk->flush(kFlushUs);
 }
 
 Result<std::unique_ptr<ChatSession>> ChatSession::create(LoadedModel model, const std::string& template_override,
-                                                         scheduler::Limits limits) {
+                                                         scheduler::Limits limits, KvTiers tiers) {
   const std::string& source = template_override.empty() ? model.chat_template : template_override;
   std::unique_ptr<api::ChatTemplate> chat_template;
   if (!source.empty()) {
@@ -63,7 +65,7 @@ Result<std::unique_ptr<ChatSession>> ChatSession::create(LoadedModel model, cons
     PAGODA_TRY(chat_template, api::ChatTemplate::create(source, text_of(*model.tokenizer, spec.bos),
                                                         text_of(*model.tokenizer, spec.eos)));
   }
-  std::unique_ptr<ChatSession> session(new ChatSession(std::move(model), limits));
+  std::unique_ptr<ChatSession> session(new ChatSession(std::move(model), limits, std::move(tiers)));
   session->template_ = std::move(chat_template);
   return session;
 }

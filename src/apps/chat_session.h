@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/chat_template.h"
+#include "apps/kv_tiers.h"
 #include "apps/loaded_model.h"
 #include "core/clock.h"
 #include "metrics/serving_metrics.h"
@@ -36,7 +37,7 @@ class ChatSession {
  public:
   /// `template_override` replaces the model's chat template if not empty. Errors: a template that does not parse.
   static Result<std::unique_ptr<ChatSession>> create(LoadedModel model, const std::string& template_override,
-                                                     scheduler::Limits limits);
+                                                     scheduler::Limits limits, KvTiers tiers = {});
   ~ChatSession();
 
   /// False for a base model: it has no chat template and continues raw text, each time from nothing.
@@ -52,10 +53,11 @@ class ChatSession {
                      const std::function<bool(std::string_view)>& on_text);
 
  private:
-  ChatSession(LoadedModel model, scheduler::Limits limits);
+  ChatSession(LoadedModel model, scheduler::Limits limits, KvTiers tiers);
   Result<std::vector<TokenId>> prompt_ids(const std::string& message) const;
 
   LoadedModel model_;
+  KvTiers tiers_;
   std::unique_ptr<api::ChatTemplate> template_;
   std::string system_;
   nlohmann::ordered_json messages_ = nlohmann::ordered_json::array();

@@ -19,6 +19,7 @@ int parse_and_run(int argc, char** argv) {
 
   Invocation invocation;
   add_bench(app, invocation);
+  add_cache(app, invocation);
   add_completion(app, invocation);
   add_detokenize(app, invocation);
   add_eval(app, invocation);

@@ -28,6 +28,7 @@ struct RunFlags {
   std::optional<uint64_t> seed;
   engine::EngineOptions engine;
   KvFlags kv;
+  KvTierFlags tiers;
   bool verbose = false;
 };
 
@@ -167,7 +168,9 @@ Result<std::unique_ptr<ChatSession>> start_session(RunFlags& flags) {
   limits.max_num_batched_tokens = flags.engine.max_num_batched_tokens;
   limits.max_model_len = info.max_model_len;
   limits.total_blocks = info.total_blocks;
-  PAGODA_TRY(std::unique_ptr<ChatSession> session, ChatSession::create(std::move(model), template_text, limits));
+  PAGODA_TRY(KvTiers tiers, open_kv_tiers(flags.tiers, model));
+  PAGODA_TRY(std::unique_ptr<ChatSession> session,
+             ChatSession::create(std::move(model), template_text, limits, std::move(tiers)));
   if (!flags.system.empty()) {
     if (!session->has_template())
       return Error{Code::kInvalidRequest, "this model has no chat template, so --system has no effect on it",
@@ -231,6 +234,11 @@ void add_engine_flags(CLI::App& verb, RunFlags& flags) {
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   add_kv_flags(verb, flags.kv);
+  verb.add_option("--kv-dir", flags.tiers.folder, "Keep KV blocks in this folder: the next run finds them");
+  verb.add_option("--kv-dir-max", flags.tiers.folder_bytes_max,
+                  "Bytes in it, such as 20GiB; longest unused leave first")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("8GiB");
   verb.add_option("--memory-utilization", flags.engine.memory_utilization, "Part of the free memory to use")
       ->check(CLI::Range(0.01, 1.0))
       ->capture_default_str();

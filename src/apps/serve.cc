@@ -11,6 +11,7 @@
 #include "api/service.h"
 #include "apps/exit_code.h"
 #include "apps/kv_flags.h"
+#include "apps/kv_tiers.h"
 #include "apps/loaded_model.h"
 #include "apps/scheduling_flags.h"
 #include "apps/verbs.h"
@@ -33,6 +34,7 @@ struct ServeFlags {
   uint64_t kv_cache_bytes = 0;
   bool prefix_caching = true;
   SchedulingFlags scheduling{};
+  KvTierFlags tiers{};
   std::optional<uint64_t> seed{};
   std::vector<std::string> names{};
   std::string log_level = "info";
@@ -45,6 +47,7 @@ struct ServeFlags {
 struct Serving {
   SteadyClock clock{};
   LoadedModel model{};
+  KvTiers tiers{};
   std::unique_ptr<api::ChatTemplate> chat_template{};
   std::unique_ptr<metrics::ServingMetrics> metrics{};
   std::unique_ptr<scheduler::Scheduler> scheduler{};
@@ -54,6 +57,7 @@ struct Serving {
   void stop() {
     if (scheduler) scheduler->stop();
     if (worker.joinable()) worker.join();
+    if (tiers.disk && !tiers.disk->flush(kFlushUs)) log_warning("kv-dir: not everything could be written in time");
   }
 };
 
@@ -121,6 +125,8 @@ Status load(const ServeFlags& flags, Serving& serving) {
   log_machine(info, *serving.model.engine);
   const std::string& name = flags.names.empty() ? serving.model.name : flags.names.front();
   serving.metrics = std::make_unique<metrics::ServingMetrics>(name, info.max_model_len);
+  PAGODA_TRY(serving.tiers, open_kv_tiers(flags.tiers, serving.model));
+  serving.tiers.show_in(*serving.metrics);
   serving.metrics->set_cache_config(kBlockTokens, info.total_blocks);
   scheduler::Limits limits{.max_num_seqs = options.max_num_seqs,
                            .max_num_batched_tokens = options.max_num_batched_tokens,
@@ -132,8 +138,9 @@ Status load(const ServeFlags& flags, Serving& serving) {
   log_info("prefix cache: {}", flags.prefix_caching && paged ? "on" : "off");
   log_info("scheduling: {}, {}{}", scheduler::name_of(limits.policy), scheduler::name_of(limits.mode),
            limits.itl_slo_ms > 0 ? fmt::format(", {} ms from token to token", limits.itl_slo_ms) : "");
-  serving.scheduler = std::make_unique<scheduler::Scheduler>(*serving.model.engine, serving.model.tokenizer.get(),
-                                                             limits, serving.clock, *serving.metrics);
+  serving.scheduler =
+      std::make_unique<scheduler::Scheduler>(*serving.model.engine, serving.model.tokenizer.get(), limits,
+                                             serving.clock, *serving.metrics, serving.tiers.view());
   serving.worker = std::thread([&serving] { serving.scheduler->run_until_stopped(); });
   return ok_status();
 }
@@ -261,6 +268,15 @@ void add_serve(CLI::App& app, Invocation& invocation) {
                  "Keep the KV of finished requests and share it between equal beginnings (on unless switched off)")
       ->envname("PAGODA_ENABLE_PREFIX_CACHING");
   add_scheduling_flags(*verb, flags->scheduling);
+  add_flag(verb, "--kv-dir", flags->tiers.folder,
+           "Keep KV blocks in this folder too: a restarted server finds what was computed before");
+  add_flag(verb, "--kv-dir-max", flags->tiers.folder_bytes_max,
+           "Bytes in it, such as 20GiB; longest unused leave first")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("8GiB");
+  add_flag(verb, "--swap-space", flags->tiers.swap_space,
+           "Host memory for KV blocks of preempted sequences, such as 4GiB; a bare number is GiB")
+      ->capture_default_str();
   add_flag(verb, "--drain-timeout", flags->drain_timeout_s, "Seconds running answers get after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();

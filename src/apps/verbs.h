@@ -12,6 +12,7 @@ struct Invocation {
 
 /// Each verb adds its subcommand, with flags, help and examples, and sets `invocation.run` when chosen.
 void add_bench(CLI::App& app, Invocation& invocation);
+void add_cache(CLI::App& app, Invocation& invocation);
 void add_completion(CLI::App& app, Invocation& invocation);
 void add_detokenize(CLI::App& app, Invocation& invocation);
 void add_eval(CLI::App& app, Invocation& invocation);

@@ -365,6 +365,7 @@ void BlockStoreImpl::read_until_stopped() {
     const BlockFault fault = read_block_file(path, fingerprint_.digest, wanted, bytes);
     const LoadEnd failed = fault == BlockFault::kNone ? LoadEnd::kWhole : read_failed(fault, path);
     lock.lock();
+    ++counters_.reads;
     const auto load = loads_.find(last_read_);
     if (load == loads_.end() || fault != BlockFault::kNone) {
       if (spare_.size() < queue_max_) spare_.push_back(std::move(bytes));

@@ -1,6 +1,4 @@
 #pragma once
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -9,10 +7,11 @@
 #include <vector>
 
 #include "engine/kv_path.h"
+#include "metrics/tier_counters.h"
 
 namespace pagoda::engine {
 
-/// Why a load ended where it did.
+/// Why a load ended where it did. Names: TierCounters::kEnds.
 enum class LoadEnd : uint8_t {
   kWhole,    // every block that was asked for came
   kAbsent,   // the next one is not there
@@ -21,18 +20,7 @@ enum class LoadEnd : uint8_t {
   kRefused,  // the system did not let us read it, or the tier is switched off
 };
 
-/// What a tier did, ever. Read by any thread.
-struct TierCounters {
-  std::atomic<int64_t> blocks_loaded{0}, bytes_loaded{0};
-  std::atomic<int64_t> blocks_saved{0}, bytes_saved{0};
-  std::array<std::atomic<int64_t>, 5> loads_ended{};  // by LoadEnd
-  std::atomic<int64_t> loads_late{0};                 // given up by who waited for them
-  std::atomic<int64_t> saves_dropped{0};              // the queue was full, or the tier is switched off
-  std::atomic<int64_t> saves_failed{0};               // the system refused
-  std::atomic<int64_t> blocks_evicted{0};
-  std::atomic<int64_t> bytes_held{0};  // a gauge
-  std::atomic<bool> works{true};       // false: nothing is saved until it recovers
-};
+using metrics::TierCounters;
 
 /// A place for KV blocks beyond the pool: host memory, or a disk. It may lose whatever it was given, and be slow, but
 /// what it hands out is what was saved under that name, byte for byte.

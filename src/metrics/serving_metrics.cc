@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 #include <vector>
+
+#include "metrics/tier_families.h"
 
 namespace pagoda::metrics {
 namespace {
@@ -88,6 +91,7 @@ struct ServingMetrics::State {
   }
 
   const Labels labels;
+  std::vector<std::pair<std::string, const TierCounters*>> tiers{};
   const Buckets token_buckets;
   prometheus::Registry registry{};
 
@@ -247,8 +251,14 @@ void ServingMetrics::observe_request_params(int32_t n, int32_t max_tokens) {
   state_->params_max_tokens.Observe(max_tokens);
 }
 
+void ServingMetrics::watch_tier(std::string tier, const TierCounters& counters) {
+  state_->tiers.emplace_back(std::move(tier), &counters);
+}
+
 std::string ServingMetrics::expose() const {
-  return prometheus::TextSerializer{}.Serialize(state_->registry.Collect());
+  std::vector<prometheus::MetricFamily> families = state_->registry.Collect();
+  add_tier_families(state_->tiers, state_->labels, families);
+  return prometheus::TextSerializer{}.Serialize(families);
 }
 
 }  // namespace pagoda::metrics

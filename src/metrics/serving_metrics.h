@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "metrics/tier_counters.h"
+
 namespace pagoda::metrics {
 
 /// What the token slots of the KV pool are used for. The five add up to the pool.
@@ -64,6 +66,10 @@ class ServingMetrics {
   void observe_request_tokens(int32_t prompt_tokens, int32_t generation_tokens);
   void observe_iteration_tokens(int32_t tokens);
   void observe_request_params(int32_t n, int32_t max_tokens);
+
+  /// From now on the page shows what this place for KV blocks did, under pagoda:kv_tier_*; `counters` must outlive this
+  /// object. Before the first expose().
+  void watch_tier(std::string tier, const TierCounters& counters);
 
   /// Prometheus text exposition format 0.0.4.
   std::string expose() const;

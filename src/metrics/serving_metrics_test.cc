@@ -85,5 +85,28 @@ TEST(ServingMetrics, CountsFromManyThreads) {
   EXPECT_TRUE(has_line(text, R"(vllm:request_success_total{engine="0",finished_reason="length",model_name="m"} 2000)"));
 }
 
+// Goal: each tier has a series of its own, with what it did and why its loads ended; without tiers there is none.
+TEST(ServingMetrics, ShowsTiers) {
+  ServingMetrics metrics("m");
+  EXPECT_EQ(metrics.expose().find("kv_tier"), std::string::npos);
+  TierCounters disk, host;
+  disk.blocks_loaded = 7;
+  disk.loads_ended[2] = 3;
+  disk.works = false;
+  host.bytes_held = 4096;
+  metrics.watch_tier("disk", disk);
+  metrics.watch_tier("host", host);
+  const std::string text = metrics.expose();
+  const auto line = [](const std::string& name, const std::string& tier, const std::string& rest = "") {
+    return "pagoda:kv_tier_" + name + "{" + rest + kLabels + ",tier=\"" + tier + "\"} ";
+  };
+  EXPECT_TRUE(has_line(text, line("blocks_loaded_total", "disk") + "7")) << text;
+  EXPECT_TRUE(has_line(text, line("blocks_loaded_total", "host") + "0"));
+  EXPECT_TRUE(has_line(text, line("loads_total", "disk", "end=\"damaged\",") + "3")) << text;
+  EXPECT_TRUE(has_line(text, line("up", "disk") + "0"));
+  EXPECT_TRUE(has_line(text, line("up", "host") + "1"));
+  EXPECT_TRUE(has_line(text, line("bytes", "host") + "4096"));
+}
+
 }  // namespace
 }  // namespace pagoda::metrics

@@ -92,15 +92,17 @@ inline Seen seen_by(const MemorySink& sink, int32_t choice = 0) {
 struct Served {
   int64_t preemptions = 0;
   std::vector<int32_t> cached_tokens;  // by request, of choice 0
+  std::vector<int32_t> from_disk;      // of these
 };
 
 /// Serves the requests, `at_once` or one after another, and returns what each choice's reader saw. Cache and budget are
 /// the limits'; the prefix cache is cold at first. `served` may be null.
 inline std::vector<Seen> serve(engine::Engine& engine, const text::Tokenizer& tokenizer, const Limits& limits,
-                               const std::vector<Request>& requests, bool at_once, Served* served = nullptr) {
+                               const std::vector<Request>& requests, bool at_once, Served* served = nullptr,
+                               Tiers tiers = {}) {
   SteadyClock clock;
   metrics::ServingMetrics metrics("test");
-  Scheduler scheduler(engine, &tokenizer, limits, clock, metrics);
+  Scheduler scheduler(engine, &tokenizer, limits, clock, metrics, tiers);
   std::vector<std::shared_ptr<MemorySink>> sinks;
   const auto run = [&] {
     for (Result<bool> worked = true; worked.value();) {
@@ -121,7 +123,10 @@ inline std::vector<Seen> serve(engine::Engine& engine, const text::Tokenizer& to
   run();
   if (served != nullptr) {
     served->preemptions = preemptions_in(metrics.expose());
-    for (const auto& sink : sinks) served->cached_tokens.push_back(sink->last().cached_tokens);
+    for (const auto& sink : sinks) {
+      served->cached_tokens.push_back(sink->last().cached_tokens);
+      served->from_disk.push_back(sink->last().from_tiers.disk);
+    }
   }
   std::vector<Seen> all;
   for (size_t i = 0; i < requests.size(); ++i)

@@ -29,6 +29,15 @@ enum class CacheExit {
   kPartialBlock,  // what was left fills no block
   kPromptScores,  // logprobs of the prompt were wanted: they need its rows
   kOff,           // the prefix cache is off
+  kDamaged,       // its next block came from the disk otherwise than it went, or something else lay there
+  kUnreadable,    // the disk refused to give it
+  kLate,          // the disk took too long
+};
+
+/// Prompt tokens that came from beyond the pool.
+struct TierTokens {
+  int32_t host = 0;
+  int32_t disk = 0;
 };
 
 /// One token as it was chosen, with the text that became printable with it (often "" inside a character).
@@ -44,6 +53,7 @@ struct Event {
   int32_t prompt_tokens = 0;
   int32_t completion_tokens = 0;  // of this choice so far; the ending token counts
   int32_t cached_tokens = 0;      // prompt tokens that were computed for another choice or request
+  TierTokens from_tiers{};        // of these
   int32_t cache_exit_at = 0;      // the first prompt token that was not there when the choice entered
   CacheExit cache_exit = CacheExit::kNewText;
 };

@@ -34,10 +34,10 @@ Result<SchedulingMode> parse_scheduling_mode(std::string_view name) {
 }
 
 Scheduler::Scheduler(engine::Engine& engine, const text::Tokenizer* tokenizer, Limits limits, const Clock& clock,
-                     metrics::ServingMetrics& metrics) {
+                     metrics::ServingMetrics& metrics, Tiers tiers) {
   limits.max_num_seqs = std::min(limits.max_num_seqs, limits.max_num_batched_tokens);
   if (limits.mode != SchedulingMode::kPaged) limits.prefix_caching = false;
-  state_ = std::make_unique<State>(engine, tokenizer, limits, clock, metrics);
+  state_ = std::make_unique<State>(engine, tokenizer, limits, clock, metrics, tiers);
 }
 
 Scheduler::~Scheduler() {
@@ -117,10 +117,11 @@ Result<bool> Scheduler::step() {
 
   const int32_t prompt_rows = prompt_rows_within_slo(s.running, newcomers, s.cost, s.limits);
   const Plan plan = plan_step(s.running, newcomers, s.blocks.cache(), s.limits, prompt_rows);
-  PAGODA_CHECK(!plan.empty() || s.sequences.empty());  // nothing waits for ever
+  PAGODA_CHECK(!plan.empty() || s.sequences.empty() || s.tiers.anybody_waits());  // nothing waits for ever
   s.deferred = plan.deferred;
   s.publish_load();
-  if (plan.empty()) return false;
+  s.only_tiers_work = plan.empty() && s.tiers.anybody_waits();
+  if (plan.empty()) return s.only_tiers_work;
 
   for (Sequence* victim : plan.victims) s.preempt(*victim);  // first give back ...
   s.reserve(plan.rows);                                      // ... then take: cannot fail, plan_step counted it
@@ -154,10 +155,10 @@ void Scheduler::run_until_stopped() {
     try {
       const Result<bool> worked = step();
       if (!worked.ok()) log_error("the engine failed, all sequences end: {}", worked.error().message);
-      if (!worked.ok() || worked.value()) continue;
+      if (!worked.ok() || (worked.value() && !s.only_tiers_work)) continue;
       std::unique_lock lock(s.mutex);
       s.news.wait_for(lock, kIdleTick, [&s] {
-        return s.stopping || s.reset_requested || !s.arrivals.empty() || !s.cancel_requests.empty();
+        return s.stopping || s.reset_requested || s.tier_news || !s.arrivals.empty() || !s.cancel_requests.empty();
       });
     } catch (const std::exception& error) {  // a library's throw, std::bad_alloc above all
       log_error("a step failed, all sequences end: {}", error.what());

@@ -11,6 +11,7 @@
 #include "scheduler/policy/fair.h"
 #include "scheduler/policy/policy.h"
 #include "scheduler/request.h"
+#include "scheduler/tiers.h"
 #include "text/tokenizer.h"
 
 namespace pagoda::scheduler {
@@ -51,7 +52,7 @@ class Scheduler {
  public:
   /// `tokenizer` may be null in tests (events then carry no text). All references must outlive the scheduler.
   Scheduler(engine::Engine& engine, const text::Tokenizer* tokenizer, Limits limits, const Clock& clock,
-            metrics::ServingMetrics& metrics);
+            metrics::ServingMetrics& metrics, Tiers tiers = {});
   ~Scheduler();
 
   // --- any thread -------------------------------------------------------------------------------------------------

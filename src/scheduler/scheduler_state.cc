@@ -28,19 +28,32 @@ Error deadline_error(const Sequence& seq) {
 }  // namespace
 
 Scheduler::State::State(engine::Engine& engine_in, const text::Tokenizer* tokenizer_in, Limits limits_in,
-                        const Clock& clock_in, metrics::ServingMetrics& metrics_in)
+                        const Clock& clock_in, metrics::ServingMetrics& metrics_in, Tiers tiers_in)
     : engine(engine_in),
       tokenizer(tokenizer_in),
       limits(limits_in),
       clock(clock_in),
       metrics(metrics_in),
       blocks(limits_in.total_blocks, limits_in.prefix_caching),
+      disk(tiers_in.disk),
+      tiers(engine_in, tiers_in, blocks, clock_in),
       order(limits) {
   PAGODA_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens >= limits.max_num_seqs);
   PAGODA_CHECK(limits.max_model_len > 0 && limits.total_blocks > 0);
   metrics.set_cache_config(kBlockTokens, limits.total_blocks);
   metrics.set_scheduler_info(name_of(limits.policy), name_of(limits.mode));
+  if (disk != nullptr) {
+    disk->on_news([this] {
+      const std::lock_guard lock(mutex);
+      tier_news = true;
+      news.notify_one();
+    });
+  }
   publish_load();
+}
+
+Scheduler::State::~State() {
+  if (disk != nullptr) disk->on_news(nullptr);
 }
 
 void Scheduler::State::admit_arrivals() {
@@ -53,10 +66,14 @@ void Scheduler::State::admit_arrivals() {
     cancels.insert(cancels.end(), cancel_requests.begin(), cancel_requests.end());
     cancel_requests.clear();
     reset = std::exchange(reset_requested, false);
+    tier_news = false;
     load.waiting += static_cast<int32_t>(arrived.size());  // they count at every moment
     load.last_step_us = clock.now_us();
   }
-  if (reset) blocks.reset(running);
+  if (reset) {
+    blocks.reset(running);
+    tiers.reset(waiting);
+  }
   for (std::unique_ptr<Sequence>& seq : arrived) {
     Sequence* raw = seq.get();
     blocks.open(*raw);
@@ -93,22 +110,54 @@ std::span<Sequence* const> Scheduler::State::find_prefixes() {
     note_reuse(*seq);
   }
   const auto slots = static_cast<size_t>(limits.max_num_seqs) - running.size();
-  const size_t most = slots > 0 ? std::min(waiting.size(), slots + kFollowersSeen) : 0;
+  ask_tiers(slots > 0 ? slots + kFollowersSeen : 0);
+  const size_t most = slots > 0 ? std::min(newcomers.size(), slots + kFollowersSeen) : 0;
   int32_t left = blocks.cache().available_blocks();
   size_t seen = 0;
   for (Sequence* seq : waiting) seq->reuse = {};
   for (; seen < most && (left >= 0 || seen < kFollowersSeen); ++seen) {  // hardly further than plan_step lets them in
-    Sequence* seq = waiting[seen];
+    Sequence* seq = newcomers[seen];
     blocks.find_reuse(*seq, running);
     order.looked_up(*seq);
     left -= div_ceil(seq->total_tokens(), kBlockTokens) - static_cast<int32_t>(seq->reuse.match.blocks.size());
   }
-  return std::span(waiting).first(seen);
+  return std::span(newcomers).first(seen);
+}
+
+/// Before anybody's beginning is looked up: what comes in may take the place of what was found. Those who could not
+/// enter yet do not ask yet, or what they get would make room again.
+void Scheduler::State::ask_tiers(size_t most) {
+  newcomers = waiting;
+  if (!tiers.any()) return;
+  tiers.begin_step(/*busy=*/!running.empty());
+  int32_t spoken_for = 0;  // blocks that those before need as well
+  for (const Sequence* seq : running)
+    if (!seq->decoding()) spoken_for += std::max(0, blocks_for(seq->total_tokens()) - seq->blocks_held());
+  std::vector<std::vector<BlockId>> held;  // what those who enter find is not for those behind them to take
+  std::erase_if(newcomers, [&](Sequence* seq) {
+    bool waits = false;
+    if (most > 0) {
+      held.push_back(blocks.hold_there(*seq));
+      spoken_for += blocks_for(seq->total_tokens()) - static_cast<int32_t>(held.back().size());
+      if (spoken_for > blocks.cache().available_blocks()) most = 0;  // nobody enters past one who does not fit
+    }
+    if (most > 0 || seq->visit.state == TierVisit::State::kLoading) waits = tiers.visit(*seq);
+    if (most > 0 && !waits) {
+      const auto before = static_cast<int32_t>(held.back().size());
+      held.push_back(blocks.hold_there(*seq));  // with what came now
+      spoken_for -= static_cast<int32_t>(held.back().size()) - before;
+      --most;
+    }
+    return waits;
+  });
+  for (auto path = held.rbegin(); path != held.rend(); ++path) blocks.let_go(*path);
 }
 
 void Scheduler::State::preempt(Sequence& victim) {
-  // Recomputation: its full blocks stay in the prefix cache as long as nobody needs them, the rest is computed again.
-  // cost.predict_us(chunk_work(0, victim.cached_tokens)) is what that takes at most.
+  // Its full blocks stay in the prefix cache as long as nobody needs them; what is lost there comes back from the host
+  // or is computed again, whichever is cheaper.
+  if (tiers.cheaper_to_swap(victim, cost)) tiers.swap_out(victim);
+  tiers.leave(victim);
   blocks.give_back(victim, /*worth_keeping=*/true);
   std::erase(running, &victim);
   insert_in_order(waiting, &victim);
@@ -179,7 +228,8 @@ void Scheduler::State::commit(const std::vector<Row>& rows, const engine::StepOu
     row_tokens += rows[i].tokens;
     seq.cached_tokens += rows[i].tokens;
     prompt_tokens += reach_prompt(seq);
-    if (!out.chunks[i].error) blocks.filled(seq);
+    if (!out.chunks[i].error)
+      blocks.filled(seq, [this](Sequence& who, int32_t index, BlockId block) { tiers.computed(who, index, block); });
   }
   metrics.add_computed_prompt_tokens(prompt_tokens);
   metrics.observe_iteration_tokens(row_tokens);
@@ -191,6 +241,7 @@ Event Scheduler::State::new_event(Sequence& seq) const {
   event.prompt_tokens = seq.prompt_tokens;
   event.completion_tokens = seq.transcript->completion_tokens();
   event.cached_tokens = seq.prompt_reused;
+  event.from_tiers = seq.from_tiers;
   event.cache_exit_at = seq.cache_exit_at;
   event.cache_exit = seq.cache_exit;
   if (seq.prompt_scored == seq.prompt_tokens) event.prompt_scores = std::exchange(seq.prompt_scores, {});
@@ -277,6 +328,7 @@ void Scheduler::State::leave(Sequence& seq, Event last) {
   if (last.finish == FinishReason::kStop || last.finish == FinishReason::kLength)
     mean_answer += (1 - kAnswerForgetting) * (last.completion_tokens - mean_answer);
   order.leave(seq);
+  tiers.leave(seq);
   blocks.give_back(seq, /*worth_keeping=*/last.finish != FinishReason::kError);
   blocks.close(seq);
   std::erase(running, &seq);

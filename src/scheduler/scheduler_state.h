@@ -13,6 +13,7 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/sequence.h"
 #include "scheduler/sequence_blocks.h"
+#include "scheduler/tier_loads.h"
 #include "sizing/queue_time.h"
 #include "sizing/step_cost.h"
 
@@ -21,7 +22,8 @@ namespace pagoda::scheduler {
 /// What the worker thread owns, and the inbox to it. scheduler.cc is its only user.
 struct Scheduler::State {
   State(engine::Engine& engine_in, const text::Tokenizer* tokenizer_in, Limits limits_in, const Clock& clock_in,
-        metrics::ServingMetrics& metrics_in);
+        metrics::ServingMetrics& metrics_in, Tiers tiers_in);
+  ~State();
 
   // --- worker thread: one step, in the order of step() --------------------------------------------------------------
   void admit_arrivals();
@@ -30,6 +32,7 @@ struct Scheduler::State {
   /// Before planning: what running prompts and the next newcomers need not compute, because it is there by now. Those
   /// newcomers: no others can enter.
   std::span<Sequence* const> find_prefixes();
+  void ask_tiers(size_t most);
   /// The victim leaves the batch: what becomes of its KV is decided here.
   void preempt(Sequence& victim);
   void reserve(const std::vector<Row>& rows);
@@ -69,11 +72,15 @@ struct Scheduler::State {
   // Owned by the worker thread. Every admitted sequence is in exactly one of the two queues, both in runs_before()
   // order.
   SequenceBlocks blocks;
+  engine::BlockTier* const disk;  // null = none
+  TierLoads tiers;
   QueueOrder order;
   std::unordered_map<uint64_t, std::unique_ptr<Sequence>> sequences;  // by SeqId
   std::vector<Sequence*> running;                                     // exactly those that hold blocks
   std::vector<Sequence*> waiting;
-  std::vector<RequestId> cancels;  // taken from the inbox, not yet carried out
+  std::vector<Sequence*> newcomers;  // of those waiting, who does not wait for blocks from a tier
+  std::vector<RequestId> cancels;    // taken from the inbox, not yet carried out
+  bool only_tiers_work = false;      // all who are inside wait for blocks: so can the worker
   sizing::StepCost cost{};
   double mean_answer = 128;  // tokens; a guess until some have finished
   int32_t deferred = 0;      // waiting for another's prompt in the last step
@@ -87,6 +94,7 @@ struct Scheduler::State {
   int64_t arrived_tokens = 0;  // of their prompts
   std::vector<RequestId> cancel_requests;
   bool reset_requested = false;
+  bool tier_news = false;
   uint64_t next_request = 1;
   uint64_t next_sequence = 1;
   bool stopping = false;

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -7,6 +8,7 @@
 
 #include "core/ids.h"
 #include "engine/batch.h"
+#include "engine/block_tier.h"
 #include "kvcache/prefix_cache.h"
 #include "scheduler/policy/fair.h"
 #include "scheduler/request.h"
@@ -35,6 +37,21 @@ struct Reuse {
   int32_t unheld = 0;  // blocks among them that nobody holds: holding them leaves fewer available
 };
 
+/// How a waiting sequence stands with the tiers beyond the pool. It asks each of them once for what the pool lacks.
+struct TierVisit {
+  enum class State : uint8_t { kNotAsked, kLoading, kDone };
+  State state = State::kNotAsked;
+  size_t tier = 0;  // that is asked or was asked last
+  std::optional<engine::BlockTier::LoadId> load{};
+  int32_t first_block = 0;                 // the pool had those before it
+  int32_t next_block = 0;                  // blocks [first_block, next_block) have come
+  std::array<int32_t, 2> came{};           // of these, by tier
+  int64_t last_news_us = 0;                // when one came, or it began
+  std::optional<engine::LoadEnd> end{};    // why no more came from the last tier
+  bool late = false;                       // it was not waited for any longer
+  std::vector<engine::BlockName> names{};  // of its full blocks, as far as somebody asked
+};
+
 /// One choice of one request on its way through the machine. Only the worker thread sees it after admission.
 struct Sequence {
   SeqId id{};
@@ -46,7 +63,9 @@ struct Sequence {
   int32_t node_blocks = 0;        // so many of them, all full ones, are nodes of the prefix cache; -1 = never again
   Reuse reuse{};                  // while waiting
   kvcache::SpaceId space{};       // who may share its blocks
+  TierVisit visit{};              // likewise
   int32_t cache_exit_at = 0;      // when it first entered
+  TierTokens from_tiers{};        // likewise: what it found by then
   CacheExit cache_exit = CacheExit::kNewText;
 
   int32_t choice = 0;

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "core/check.h"
+#include "scheduler/tiers.h"
 
 namespace pagoda::scheduler {
 namespace {
@@ -16,6 +17,15 @@ uint64_t secret() {
 std::optional<BlockId> last_of(const std::vector<BlockId>& blocks, int32_t count) {
   if (count == 0) return std::nullopt;
   return blocks[static_cast<size_t>(count) - 1];
+}
+
+/// Of what it found, the part that came for its sake.
+TierTokens tokens_from_tiers(const Sequence& seq) {
+  const TierVisit& visit = seq.visit;
+  int32_t left =
+      std::max(0, std::min(visit.next_block, static_cast<int32_t>(seq.reuse.match.blocks.size())) - visit.first_block);
+  const int32_t host = std::min(left, visit.came[kHostTier]);
+  return {.host = host * kBlockTokens, .disk = (left - host) * kBlockTokens};
 }
 
 }  // namespace
@@ -69,6 +79,12 @@ CacheExit SequenceBlocks::why_no_more(const Sequence& seq) const {
                         .first(static_cast<size_t>(seq.reusable_tokens()))
                         .subspan(match.blocks.size() * kBlockTokens);
   if (left.size() < kBlockTokens) return CacheExit::kPartialBlock;
+  if (seq.visit.next_block == std::ssize(match.blocks)) {
+    if (seq.visit.late) return CacheExit::kLate;
+    if (seq.visit.end == engine::LoadEnd::kDamaged || seq.visit.end == engine::LoadEnd::kForeign)
+      return CacheExit::kDamaged;
+    if (seq.visit.end == engine::LoadEnd::kRefused) return CacheExit::kUnreadable;
+  }
   switch (cache_.what_became_of(seq.space, match.blocks, left.first(kBlockTokens))) {
     case kvcache::Gone::kEvicted:
       return CacheExit::kEvicted;
@@ -84,6 +100,7 @@ CacheExit SequenceBlocks::why_no_more(const Sequence& seq) const {
 void SequenceBlocks::enter(Sequence& seq) {
   if (seq.prompt_reached == 0) {  // not after a preemption
     seq.cache_exit_at = seq.reuse.match.tokens();
+    seq.from_tiers = tokens_from_tiers(seq);
     seq.cache_exit = why_no_more(seq);
   }
   const kvcache::PrefixMatch match = std::exchange(seq.reuse, {}).match;
@@ -130,17 +147,64 @@ void SequenceBlocks::extend(Sequence& seq) {
   }
 }
 
-void SequenceBlocks::filled(Sequence& seq) {
+void SequenceBlocks::filled(Sequence& seq, const NewNode& made) {
   if (!share_prefixes_ || seq.node_blocks < 0) return;
   for (int32_t& i = seq.node_blocks; (i + 1) * kBlockTokens <= seq.cached_tokens; ++i) {
     BlockId& block = seq.blocks[static_cast<size_t>(i)];
     const auto tokens = std::span(seq.history).subspan(static_cast<size_t>(i) * kBlockTokens, kBlockTokens);
     const BlockId node = cache_.insert(seq.space, last_of(seq.blocks, i), tokens, block);
-    if (node == block) continue;
+    if (node == block) {
+      if (made) made(seq, i, node);
+      continue;
+    }
     // Somebody computed the same at the same time: one copy is enough, and a node's holder must hold its parents.
     cache_.share(node);
     cache_.give_back(std::exchange(block, node));
   }
+}
+
+int32_t SequenceBlocks::full_blocks_there(const Sequence& seq) const {
+  const auto reusable = std::span(seq.history).first(static_cast<size_t>(seq.reusable_tokens()));
+  return static_cast<int32_t>(cache_.find(seq.space, reusable).blocks.size());
+}
+
+std::vector<BlockId> SequenceBlocks::hold_there(const Sequence& seq) {
+  const auto reusable = std::span(seq.history).first(static_cast<size_t>(seq.reusable_tokens()));
+  std::vector<BlockId> path = cache_.find(seq.space, reusable).blocks;
+  for (const BlockId block : path) cache_.share(block);
+  return path;
+}
+
+void SequenceBlocks::let_go(const std::vector<BlockId>& held) {
+  for (auto block = held.rbegin(); block != held.rend(); ++block) cache_.give_back(*block);
+}
+
+int32_t SequenceBlocks::adopt(Sequence& seq, int32_t first, int32_t count, const FillBlock& fill) {
+  const auto tokens = [&seq](int32_t from, int32_t blocks) {
+    return std::span(seq.history)
+        .subspan(static_cast<size_t>(from) * kBlockTokens, static_cast<size_t>(blocks) * kBlockTokens);
+  };
+  std::vector<BlockId> path = cache_.find(seq.space, tokens(0, first)).blocks;
+  if (std::ssize(path) < first) return -1;
+  path.reserve(path.size() + static_cast<size_t>(count));  // a throw after share() would leak
+  for (const BlockId block : path) cache_.share(block);    // taking one must not evict another
+  int32_t adopted = 0;
+  for (; adopted < count && cache_.available_blocks() > 0; ++adopted) {
+    const BlockId block = cache_.take();
+    const int32_t index = first + adopted;
+    if (!fill(index, block)) {
+      cache_.give_back(block);
+      break;
+    }
+    const BlockId node = cache_.insert(seq.space, last_of(path, index), tokens(index, 1), block);
+    if (node != block) {  // somebody computed it meanwhile
+      cache_.share(node);
+      cache_.give_back(block);
+    }
+    path.push_back(node);
+  }
+  for (auto block = path.rbegin(); block != path.rend(); ++block) cache_.give_back(*block);
+  return adopted;
 }
 
 void SequenceBlocks::give_back(Sequence& seq, bool worth_keeping) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "engine/batch.h"
@@ -32,8 +33,22 @@ class SequenceBlocks {
   void grow(Sequence& seq, int32_t count);
   /// A running sequence takes blocks that others filled since, in place of computing them.
   void extend(Sequence& seq);
-  /// seq.cached_tokens has advanced: full blocks become nodes.
-  void filled(Sequence& seq);
+  /// seq.cached_tokens has advanced: full blocks become nodes. `made` is told of each that nobody had before.
+  using NewNode = std::function<void(Sequence& seq, int32_t index, BlockId block)>;
+  void filled(Sequence& seq, const NewNode& made = {});
+  /// Full blocks from outside the pool, from the `first` of a waiting sequence's path on, become nodes that nobody
+  /// holds: find_reuse() finds them. `fill` is called for one after another, up to `count`, while a block is available
+  /// and the path up to it is there; it puts the content of block `index` into a block, or returns false: there is no
+  /// more. Returns how many; -1 if the path up to `first` is gone. Costs O(first + count).
+  using FillBlock = std::function<bool(int32_t index, BlockId block)>;
+  int32_t adopt(Sequence& seq, int32_t first, int32_t count, const FillBlock& fill);
+  /// How many full blocks of a waiting sequence's path are there. Costs O(their number).
+  int32_t full_blocks_there(const Sequence& seq) const;
+  /// Holds them, so that nothing takes their place: adopt() for another one above all. let_go() with the result of each,
+  /// before anything else.
+  std::vector<BlockId> hold_there(const Sequence& seq);
+  void let_go(const std::vector<BlockId>& held);
+  bool shares_prefixes() const { return share_prefixes_; }
   /// All of them. `worth_keeping`: the last, partly filled block may serve others too.
   void give_back(Sequence& seq, bool worth_keeping);
   /// Forgets all prefixes; `running` go on with their blocks as their own.

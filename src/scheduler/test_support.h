@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
@@ -79,6 +80,14 @@ class FakeEngine : public engine::Engine {
 
   std::function<int64_t(const engine::Batch&)> cost_us;  // what a step takes; 1 ms if empty
   std::vector<int64_t> took;                             // by step
+  int64_t block_bytes() const override { return kBlockTokens * static_cast<int64_t>(sizeof(uint64_t)); }
+  void save_block(BlockId block, std::span<std::byte> into) const override {
+    std::memcpy(into.data(), &cells_.at(static_cast<size_t>(block) * kBlockTokens), into.size());
+  }
+  void load_block(BlockId block, std::span<const std::byte> from) override {
+    std::memcpy(&cells_.at(static_cast<size_t>(block) * kBlockTokens), from.data(), from.size());
+  }
+
   int64_t steps = 0;
   int64_t rows_computed = 0;
   int64_t blocks_copied = 0;
@@ -220,11 +229,12 @@ class MemorySink : public EventSink {
 
 /// One scheduler with its fakes.
 struct Rig {
-  explicit Rig(Limits limits_in, std::shared_ptr<const text::Tokenizer> tokenizer_in = byte_tokenizer())
+  explicit Rig(Limits limits_in, std::shared_ptr<const text::Tokenizer> tokenizer_in = byte_tokenizer(),
+               Tiers tiers = {})
       : limits(limits_in),
         tokenizer(std::move(tokenizer_in)),
         engine(limits, &clock),
-        scheduler(engine, tokenizer.get(), limits, clock, metrics) {}
+        scheduler(engine, tokenizer.get(), limits, clock, metrics, tiers) {}
 
   std::shared_ptr<MemorySink> submit(Request request) {
     auto sink = std::make_shared<MemorySink>();

@@ -22,6 +22,10 @@ def cached(answer):
     return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
 
 
+def entry(tokens, why):
+    return {"cached_tokens": tokens, "from": {"pool": tokens, "host": 0, "disk": 0}, "left_at": tokens, "why": why}
+
+
 def bytes_of(answer):
     """All that must not depend on the cache, as the bytes that came."""
     return json.dumps(answer["choices"])
@@ -32,7 +36,7 @@ def cold():
     """The answers of a server without prefix cache."""
     one = Server("--no-enable-prefix-caching")
     try:
-        assert ask(one)["cache"] == [{"cached_tokens": 0, "left_at": 0, "why": "off"}]
+        assert ask(one)["cache"] == [entry(0, "off")]
         answers = {n: ask(one, n=n) for n in (1, 3)}
         assert cached(answers[1]) == cached(ask(one)) == 0
         assert one.metric("vllm:prefix_cache_queries_total") == 0
@@ -60,7 +64,7 @@ def test_salts_do_not_meet_and_a_reset_forgets(server):  # K05
         answer = ask(server, cache_salt=salt)
         assert (cached(answer) > 0) == warm, salt
         if warm:
-            assert answer["cache"] == [{"cached_tokens": cached(answer), "left_at": cached(answer), "why": "complete"}]
+            assert answer["cache"] == [entry(cached(answer), "complete")]
         else:
             assert answer["cache"][0]["left_at"] == 0
     assert server.post("/reset_prefix_cache", None).status_code == 200
