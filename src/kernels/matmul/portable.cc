@@ -176,78 +176,115 @@ struct Codes {
   static int32_t scale(const Tile& tile, int p, int h, int r, int s) { return tile.pair[p].scale[h][r][s]; }
 };
 
-// dot of 16 + 16 nibbles [4][8][4] of row r with 32 activations; `high` adds a fifth bit.
-int32_t dot_nibbles(const uint8_t (*q)[8][4], const uint8_t (*high)[4], int r, int offset, const int8_t* a) {
-  int32_t dot = 0;
-  for (int g = 0; g < 8; ++g)
-    for (int c = 0; c < 4; ++c) {
-      const int fifth = high ? (high[r][c] >> g & 1) << 4 : 0;
-      dot += ((q[g % 4][r][c] >> (4 * (g / 4)) & 15) + fifth - offset) * a[4 * g + c];
+// Dots of eight rows with 32 activations. Two rows are eight int16 lanes: lane 4r+c sums the products of elements 4g+c
+// of row r, eight of them, which int16 holds. Neighbours in memory are neighbours here, so that a compiler finds
+// vectors; integers, so that the order does not matter.
+static_assert(8 * 31 * kActMax <= INT16_MAX);
+using Lanes = int16_t[8];
+
+int16_t times(int32_t w, int16_t a) { return static_cast<int16_t>(w * a); }
+
+// Of 16 + 16 nibbles [4][8][4]; `high` adds a fifth bit if kFive.
+template <bool kFive>
+void dot_nibbles(const uint8_t (*q)[8][4], [[maybe_unused]] const uint8_t (*high)[4], int offset, const int8_t* a,
+                 int32_t (&dot)[kGroupRows]) {
+  Lanes lane[4] = {};
+  for (int j = 0; j < 4; ++j) {
+    Lanes low_act, high_act;
+    for (int i = 0; i < 8; ++i) {
+      low_act[i] = a[4 * j + i % 4];
+      high_act[i] = a[16 + 4 * j + i % 4];
     }
-  return dot;
+    for (int p = 0; p < 4; ++p) {
+      const uint8_t* bytes = &q[j][2 * p][0];
+      for (int i = 0; i < 8; ++i) {
+        int32_t low = (bytes[i] & 15) - offset, up = (bytes[i] >> 4) - offset;
+        if constexpr (kFive) {
+          const int32_t fifth = (&high[2 * p][0])[i];
+          low += (fifth >> j & 1) << 4;
+          up += (fifth >> (4 + j) & 1) << 4;
+        }
+        lane[p][i] = static_cast<int16_t>(lane[p][i] + times(low, low_act[i]) + times(up, high_act[i]));
+      }
+    }
+  }
+  for (int r = 0; r < kGroupRows; ++r) {
+    const int16_t* own = &lane[r / 2][4 * (r % 2)];
+    dot[r] = own[0] + own[1] + own[2] + own[3];
+  }
 }
 
+// A format of 32-blocks: the exact dots of one block, and what they are worth in row r.
 struct Q4_0 {
   using Tile = TileQ4_0;
-  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
-    return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot_nibbles(tile.q[b], nullptr, r, 8, x.q + 32 * at));
+  static void dots(const Tile& tile, int b, const int8_t* a, int32_t (&dot)[kGroupRows]) {
+    dot_nibbles<false>(tile.q[b], nullptr, 8, a, dot);
   }
+  static float value(const Tile& tile, int b, int r, float dot, float) { return f16_to_f32(tile.d[b][r]) * dot; }
 };
 
 struct Q4_1 {
   using Tile = TileQ4_1;
-  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
-    const auto dot = static_cast<float>(dot_nibbles(tile.q[b], nullptr, r, 0, x.q + 32 * at));
-    return std::fma(f16_to_f32(tile.m[b][r]), x.sums_f32[at], f16_to_f32(tile.d[b][r]) * dot);
+  static void dots(const Tile& tile, int b, const int8_t* a, int32_t (&dot)[kGroupRows]) {
+    dot_nibbles<false>(tile.q[b], nullptr, 0, a, dot);
+  }
+  static float value(const Tile& tile, int b, int r, float dot, float sum) {
+    return std::fma(f16_to_f32(tile.m[b][r]), sum, f16_to_f32(tile.d[b][r]) * dot);
   }
 };
 
 struct Q5_0 {
   using Tile = TileQ5_0;
-  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
-    const Fives& five = tile.block[b];
-    return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot_nibbles(five.low, five.high, r, 16, x.q + 32 * at));
+  static void dots(const Tile& tile, int b, const int8_t* a, int32_t (&dot)[kGroupRows]) {
+    dot_nibbles<true>(tile.block[b].low, tile.block[b].high, 16, a, dot);
   }
+  static float value(const Tile& tile, int b, int r, float dot, float) { return f16_to_f32(tile.d[b][r]) * dot; }
 };
 
 struct Q5_1 {
   using Tile = TileQ5_1;
-  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
-    const Fives& five = tile.block[b];
-    const auto dot = static_cast<float>(dot_nibbles(five.low, five.high, r, 0, x.q + 32 * at));
-    return std::fma(f16_to_f32(tile.m[b][r]), x.sums_f32[at], f16_to_f32(tile.d[b][r]) * dot);
+  static void dots(const Tile& tile, int b, const int8_t* a, int32_t (&dot)[kGroupRows]) {
+    dot_nibbles<true>(tile.block[b].low, tile.block[b].high, 0, a, dot);
+  }
+  static float value(const Tile& tile, int b, int r, float dot, float sum) {
+    return std::fma(f16_to_f32(tile.m[b][r]), sum, f16_to_f32(tile.d[b][r]) * dot);
   }
 };
 
-// dot of 16 + 16 nibbles that stand for numbers of a table.
-int32_t dot_table(const uint8_t (*q)[8][4], const int8_t (&table)[16], int r, const int8_t* a) {
-  int32_t dot = 0;
-  for (int g = 0; g < 8; ++g)
-    for (int c = 0; c < 4; ++c) dot += table[q[g % 4][r][c] >> (4 * (g / 4)) & 15] * a[4 * g + c];
-  return dot;
+// Of 16 + 16 nibbles that stand for numbers of a table.
+void dot_table(const uint8_t (*q)[8][4], const int8_t (&table)[16], const int8_t* a, int32_t (&dot)[kGroupRows]) {
+  for (int r = 0; r < kGroupRows; ++r) {
+    dot[r] = 0;
+    for (int g = 0; g < 8; ++g)
+      for (int c = 0; c < 4; ++c) dot[r] += table[q[g % 4][r][c] >> (4 * (g / 4)) & 15] * a[4 * g + c];
+  }
 }
 
 struct IQ4NL {
   using Tile = TileQ4_0;
-  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
-    return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot_table(tile.q[b], kIq4Values, r, x.q + 32 * at));
+  static void dots(const Tile& tile, int b, const int8_t* a, int32_t (&dot)[kGroupRows]) {
+    dot_table(tile.q[b], kIq4Values, a, dot);
   }
+  static float value(const Tile& tile, int b, int r, float dot, float) { return f16_to_f32(tile.d[b][r]) * dot; }
 };
 
 struct MXFP4 {
   using Tile = TileMXFP4;
-  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
-    return mxfp4_scale(tile.e[b][r]) * static_cast<float>(dot_table(tile.q[b], kMxfp4Values, r, x.q + 32 * at));
+  static void dots(const Tile& tile, int b, const int8_t* a, int32_t (&dot)[kGroupRows]) {
+    dot_table(tile.q[b], kMxfp4Values, a, dot);
   }
+  static float value(const Tile& tile, int b, int r, float dot, float) { return mxfp4_scale(tile.e[b][r]) * dot; }
 };
 
 struct Q8_0 {
   using Tile = TileQ8_0;
-  static float block(const Tile& tile, int b, int r, const ActView& x, int64_t at) {
-    int32_t dot = 0;
-    for (int k = 0; k < 32; ++k) dot += tile.q[b][k / 2][r][k % 2] * x.q[32 * at + k];
-    return f16_to_f32(tile.d[b][r]) * static_cast<float>(dot);
+  static void dots(const Tile& tile, int b, const int8_t* a, int32_t (&dot)[kGroupRows]) {
+    for (int r = 0; r < kGroupRows; ++r) {
+      dot[r] = 0;
+      for (int k = 0; k < 32; ++k) dot[r] += tile.q[b][k / 2][r][k % 2] * a[k];
+    }
   }
+  static float value(const Tile& tile, int b, int r, float dot, float) { return f16_to_f32(tile.d[b][r]) * dot; }
 };
 
 // 32-block formats: a tile is two blocks of eight rows.
@@ -255,9 +292,13 @@ template <class Format>
 struct Pairs {
   using Tile = typename Format::Tile;
   static void accumulate(const Tile& tile, const ActView& x, int64_t pair, float* acc) {
-    for (int b = 0; b < 2; ++b)
+    for (int b = 0; b < 2; ++b) {
+      const int64_t at = 2 * pair + b;
+      int32_t dot[kGroupRows];
+      Format::dots(tile, b, x.q + 32 * at, dot);
       for (int r = 0; r < kGroupRows; ++r)
-        acc[r] = std::fma(x.d[2 * pair + b], Format::block(tile, b, r, x, 2 * pair + b), acc[r]);
+        acc[r] = std::fma(x.d[at], Format::value(tile, b, r, static_cast<float>(dot[r]), x.sums_f32[at]), acc[r]);
+    }
   }
 };
 
