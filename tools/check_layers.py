@@ -17,6 +17,7 @@ MAY_USE = {  # folder: the src/ folders it may include, besides itself. Calls go
     "sampling": ["kernels", "core"],
     "engine": ["model", "weights", "sampling", "kvcache", "kernels", "sizing", "metrics", "core"],
     "scheduler": ["engine", "kvcache", "sampling", "text", "sizing", "metrics", "core"],
+    "workload": ["scheduler", "engine", "sampling", "text", "metrics", "core"],
     "api": ["scheduler", "jinja", "text", "sizing", "metrics", "core"],
     "apps": None,  # everything
 }

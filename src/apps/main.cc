@@ -30,6 +30,7 @@ int parse_and_run(int argc, char** argv) {
   add_serve(app, invocation);
   add_template(app, invocation);
   add_tokenize(app, invocation);
+  add_verify(app, invocation);
   add_version(app, invocation);
 
   try {

@@ -23,6 +23,7 @@ void add_run(CLI::App& app, Invocation& invocation);
 void add_serve(CLI::App& app, Invocation& invocation);
 void add_template(CLI::App& app, Invocation& invocation);
 void add_tokenize(CLI::App& app, Invocation& invocation);
+void add_verify(CLI::App& app, Invocation& invocation);
 void add_version(CLI::App& app, Invocation& invocation);
 
 }  // namespace pagoda::apps

@@ -231,6 +231,7 @@ void ServingMetrics::add_cached_prompt_tokens(int64_t tokens) {
 void ServingMetrics::add_prefix_cache_queries(int64_t tokens) { state_->prefix_queries.Increment(counted(tokens)); }
 void ServingMetrics::add_generation_tokens(int64_t tokens) { state_->generation_tokens.Increment(counted(tokens)); }
 void ServingMetrics::add_preemption() { state_->preemptions.Increment(); }
+int64_t ServingMetrics::preemptions() const { return static_cast<int64_t>(state_->preemptions.Value()); }
 void ServingMetrics::add_corrupted() { state_->corrupted.Increment(); }
 void ServingMetrics::add_rejected(const std::string& reason) { state_->rejected(reason).Increment(); }
 void ServingMetrics::add_finished(const std::string& finished_reason) { state_->finished(finished_reason).Increment(); }

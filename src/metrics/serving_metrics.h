@@ -71,6 +71,9 @@ class ServingMetrics {
   /// object. Before the first expose().
   void watch_tier(std::string tier, const TierCounters& counters);
 
+  /// How often add_preemption() was called.
+  int64_t preemptions() const;
+
   /// Prometheus text exposition format 0.0.4.
   std::string expose() const;
 

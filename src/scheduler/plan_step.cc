@@ -146,7 +146,9 @@ Plan plan_step(const std::vector<Sequence*>& running, std::span<Sequence* const>
   }
   if (limits.prefix_caching) inside -= drop_waiting(prompts, inside);
 
-  const int32_t budget = std::min(planner.tokens_left, prompt_rows_max);
+  const int32_t rows_max =
+      limits.max_prompt_rows > 0 ? std::min(prompt_rows_max, limits.max_prompt_rows) : prompt_rows_max;
+  const int32_t budget = std::min(planner.tokens_left, rows_max);
   const std::vector<int32_t> share = rows_of(prompts, budget, limits.mode);
   for (size_t i = 0; i < inside; ++i) planner.advance_or_preempt(prompts[i], share[i]);
   if (!planner.plan.victims.empty()) return std::move(planner.plan);

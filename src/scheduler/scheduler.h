@@ -41,7 +41,8 @@ struct Limits {
   Policy policy = Policy::kFcfs;
   FairWeights fair_weights{};  // by Request::account
   SchedulingMode mode = SchedulingMode::kPaged;
-  int32_t itl_slo_ms = 0;  // between two tokens of one sequence; prompts are cut to keep it. 0 = no objective
+  int32_t itl_slo_ms = 0;       // between two tokens of one sequence; prompts are cut to keep it. 0 = no objective
+  int32_t max_prompt_rows = 0;  // so many of a step's rows are prompts' at most; 0 = all that decodes leave
 };
 
 /// Who runs next. One worker thread owns all state; others post to its inbox.

@@ -1,0 +1,51 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "engine/batch.h"
+
+namespace pagoda::workload {
+
+/// Passes every batch on and remembers how large they were.
+class ObservedEngine final : public engine::Engine {
+ public:
+  explicit ObservedEngine(engine::Engine& inner) : inner_(inner) {}
+
+  Result<engine::StepOutput> run(const engine::Batch& batch) override {
+    int32_t prompt_rows = 0;
+    for (const engine::SequenceChunk& chunk : batch.chunks)
+      if (chunk.count > 1 || chunk.begin + 1 < static_cast<int32_t>(chunk.history.size())) prompt_rows += chunk.count;
+    ++steps_;
+    sequences_ = std::max(sequences_, static_cast<int32_t>(batch.chunks.size()));
+    prompt_rows_ = std::max(prompt_rows_, prompt_rows);
+    return inner_.run(batch);
+  }
+
+  /// What was seen so far does not count.
+  void forget() { steps_ = sequences_ = prompt_rows_ = 0; }
+
+  int32_t steps() const { return steps_; }
+  int32_t sequences() const { return sequences_; }      // in one step, at most
+  int32_t prompt_rows() const { return prompt_rows_; }  // in one step, at most: rows of chunks that are no decode
+
+ private:
+  engine::Engine& inner_;
+  int32_t steps_ = 0;
+  int32_t sequences_ = 0;
+  int32_t prompt_rows_ = 0;
+};
+
+/// Computes nothing and samples token 0: for rehearsing what a scheduler does with a load whose lengths are fixed.
+class NullEngine final : public engine::Engine {
+ public:
+  Result<engine::StepOutput> run(const engine::Batch& batch) override {
+    engine::StepOutput out;
+    for (const engine::SequenceChunk& chunk : batch.chunks) {
+      out.chunks.emplace_back();
+      if (chunk.sample) out.chunks.back().token = sampling::SampledToken{.id = 0};
+    }
+    return out;
+  }
+};
+
+}  // namespace pagoda::workload
