@@ -34,8 +34,8 @@ nlohmann::ordered_json or_null(std::optional<int64_t> value) {
 }
 
 // Strings come from the file and need not be UTF-8.
-void print_json(const nlohmann::ordered_json& json) {
-  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+void print_json(const nlohmann::ordered_json& object) {
+  fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 nlohmann::ordered_json to_json(const Inspected& inspected) {

@@ -14,7 +14,7 @@
 
 namespace pagoda::engine {
 
-/// What the operator may choose; 0 or nothing means "decide for me".
+/// What the operator may choose; 0 (of `isa`, nothing: 0 is the portable level) means "decide for me".
 struct EngineOptions {
   int32_t threads = 0;            // default_threads()
   std::optional<uint32_t> isa{};  // a level of isa::; isa::level_from_environment()
