@@ -97,13 +97,13 @@ void print_text(const Inspected& inspected) {
   row("chat template", s.has_chat_template ? "yes" : "none");
 }
 
-int run_inspect(const std::string& model, bool json) {
+int run_inspect(const std::string& model, bool as_json) {
   const auto inspected = inspect(model);
   if (!inspected.ok()) {
-    if (json) print_json({{"error", inspected.error().message}});
+    if (as_json) print_json({{"error", inspected.error().message}});
     return fail("inspect", inspected.error());
   }
-  if (json)
+  if (as_json)
     print_json(to_json(inspected.value()));
   else
     print_text(inspected.value());
@@ -115,12 +115,12 @@ int run_inspect(const std::string& model, bool json) {
 void add_inspect(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("inspect", "Say what a model file holds, or why it is refused");
   auto model = std::make_shared<std::string>();
-  auto json = std::make_shared<bool>(false);
+  auto as_json = std::make_shared<bool>(false);
   verb->add_option("FILE", *model, "a .gguf file, a folder that holds one, or a catalogue name")->required();
-  verb->add_flag("--json", *json, "print one JSON object");
+  verb->add_flag("--json", *as_json, "print one JSON object");
   verb->footer(
       "Examples:\n  pagoda inspect smollm2:135m\n  pagoda inspect ./model.gguf --json\nExit: 0 accepted, 1 rejected");
-  verb->callback([&invocation, model, json] { invocation.run = [model, json] { return run_inspect(*model, *json); }; });
+  verb->callback([&invocation, model, as_json] { invocation.run = [model, as_json] { return run_inspect(*model, *as_json); }; });
 }
 
 }  // namespace pagoda::apps

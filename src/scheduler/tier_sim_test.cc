@@ -18,7 +18,7 @@
 #include "scheduler/fake_tier_support.h"
 #include "scheduler/test_support.h"
 
-namespace pagoda::scheduler {
+namespace pagoda::scheduler::tier_sim {
 namespace {
 
 template <class T>
@@ -228,4 +228,4 @@ TEST(TierSimulation, RealFilesThatAreDamagedWhileInUse) {
 }
 
 }  // namespace
-}  // namespace pagoda::scheduler
+}  // namespace pagoda::scheduler::tier_sim
