@@ -40,6 +40,7 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   add_bench_machine(*verb, invocation);
   add_bench_kernels(*verb, invocation);
   add_bench_latency(*verb, invocation);
+  add_bench_serve(*verb, invocation);
 }
 
 }  // namespace pagoda::apps

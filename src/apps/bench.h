@@ -18,6 +18,7 @@ namespace pagoda::apps {
 void add_bench_machine(CLI::App& bench, Invocation& invocation);
 void add_bench_kernels(CLI::App& bench, Invocation& invocation);
 void add_bench_latency(CLI::App& bench, Invocation& invocation);
+void add_bench_serve(CLI::App& bench, Invocation& invocation);
 
 /// What the hypervisor took from all CPUs while something ran.
 class StealWatch {

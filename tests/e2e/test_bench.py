@@ -99,6 +99,24 @@ def test_latency_table_and_plot(tmp_path):
     assert {"Prefill", "tokens/s", "64", "128", "measured"} <= texts and any(MODEL in text for text in texts)
 
 
+def test_serve_replays_a_trace_in_every_mode(tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
+        f"2023-11-16 18:17:{i:02}.0,{40 + 60 * (i % 3)},{4 + 20 * (i % 4)}\n" for i in range(12)))
+    drawing = tmp_path / "batches.svg"
+    out = object_of(bench("serve", MODEL, "--trace", str(trace), "--modes", "paged,orca,static", "--scale", "1", "--max-num-seqs",
+                          "4", "--kv-cache-memory", "8MiB", "--max-model-len", "256", "--goodput", "ttft:100000,tpot:100000",
+                          "--json", "--svg", str(drawing)))
+    assert list(out["modes"]) == ["paged", "orca", "static"] and out["answers_equal"] is True
+    for mode in out["modes"].values():
+        assert mode["goodput_percent"] == 100 and mode["output_tok_s"] > 0 and 0 < mode["mean_batch"] <= 4
+        assert abs(sum(mode["kv"].values()) - 100) < 0.01
+        for times in ("ttft", "tpot", "itl", "e2e"):
+            assert 0 <= mode[times]["p50_ms"] <= mode[times]["p90_ms"] <= mode[times]["p99_ms"]
+    assert out["modes"]["paged"]["kv"]["reserved_percent"] == 0 < out["modes"]["orca"]["kv"]["reserved_percent"]
+    assert xml.etree.ElementTree.parse(drawing).getroot().tag.endswith("svg")
+
+
 def test_latency_stops_where_the_context_ends():
     out = object_of(bench("latency", MODEL, "--contexts", "32,100000", "--batches", "1", "--rounds", "1", "--json"))
     assert [row["tokens"] for row in out["prefill"]] == [32]
@@ -111,6 +129,8 @@ def test_latency_stops_where_the_context_ends():
     (["latency", "no-such-model"], 1, "no-such-model"),
     (["kernels", "no-such-model"], 1, "no-such-model"),
     (["machine", "x"], 2, "x"),
+    (["serve", MODEL, "--trace", "/nonexistent/trace"], 1, "cannot open the trace"),
+    (["serve", MODEL, "--trace", "x", "--goodput", "ttft"], 1, "--goodput"),
     ([], 2, "subcommand"),
 ])
 def test_refusals_name_the_reason(flags, code, said):
@@ -122,4 +142,4 @@ def test_completion_knows_the_verbs_of_bench():
     ask = script + "\nCOMP_WORDS=(pagoda bench ''); COMP_CWORD=2; _pagoda; echo \"${COMPREPLY[*]}\"\n" \
         "COMP_WORDS=(pagoda bench latency --con); COMP_CWORD=3; _pagoda; echo \"${COMPREPLY[*]}\""
     answer = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True).stdout.split("\n")
-    assert answer[0].split() == ["machine", "kernels", "latency"] and answer[1].split() == ["--contexts"]
+    assert answer[0].split() == ["machine", "kernels", "latency", "serve"] and answer[1].split() == ["--contexts"]
