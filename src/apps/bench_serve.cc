@@ -76,7 +76,7 @@ struct ModeReport {
   double hit_percent;                                                         // of prompt tokens
   double mean_batch;
   int64_t preemptions;
-  std::vector<double> batch_over_time;  // means of 20 equal parts of the run
+  std::vector<double> batch_over_time;  // means over time of equal parts of the run; a moment without a step counts 0
   uint64_t digest;
 };
 
@@ -90,16 +90,18 @@ void add_kv(const metrics::KvUse& kv, ModeReport& r) {
 }
 
 void add_batches(const workload::TraceRun& run, ModeReport& r) {
-  constexpr size_t kParts = 20;
-  std::vector<double> sum(kParts, 0), steps(kParts, 0);
+  constexpr size_t kParts = 10;
+  const double part_s = std::max(run.seconds, 1e-9) / kParts;
+  r.batch_over_time.assign(kParts, 0);
   double all = 0;
   for (const workload::BatchPoint& point : run.batches) {
-    const auto part = std::min(kParts - 1, static_cast<size_t>(point.at_s / std::max(run.seconds, 1e-9) * kParts));
-    sum[part] += point.sequences;
-    steps[part] += 1;
+    for (size_t i = 0; i < kParts; ++i) {
+      const double from = std::max(point.at_s, static_cast<double>(i) * part_s);
+      const double to = std::min(point.at_s + point.seconds, static_cast<double>(i + 1) * part_s);
+      r.batch_over_time[i] += point.sequences * std::max(0.0, to - from) / part_s;
+    }
     all += point.sequences;
   }
-  for (size_t i = 0; i < kParts; ++i) r.batch_over_time.push_back(steps[i] > 0 ? sum[i] / steps[i] : 0);
   r.mean_batch = all / static_cast<double>(std::max<size_t>(1, run.batches.size()));
 }
 
@@ -234,18 +236,17 @@ void print_table(const std::vector<ModeReport>& reports) {
 Status write_svg(const std::vector<ModeReport>& reports, const ServeBenchOptions& o) {
   std::vector<Panel> panels;
   for (const ModeReport& r : reports) {
-    Panel panel{r.mode, "share of the run", {}, {}, {}, {}};
-    for (size_t i = 0; i < r.batch_over_time.size(); i += 2) {
-      panel.x.push_back(fmt::format("{}", 5 * i));
+    Panel panel{r.mode, "percent of the run's time", {}, {}, {}, {}};
+    for (size_t i = 0; i < r.batch_over_time.size(); ++i) {
+      panel.x.push_back(fmt::format("{}", 10 * i + 5));
       panel.measured.push_back(r.batch_over_time[i]);
       panel.limit.push_back(o.engine.max_num_seqs);
-      panel.percent.push_back(100 * r.batch_over_time[i] / o.engine.max_num_seqs);
     }
     panels.push_back(std::move(panel));
   }
   std::ofstream out(o.svg, std::ios::binary);
   out << svg_plot(o.model + ": sequences in a step over time",
-                  fmt::format("{} requests, lengths x {}", o.requests, o.scale), "sequences", panels);
+                  fmt::format("{} requests, lengths x {}", o.requests, o.scale), "sequences", panels, "--max-num-seqs");
   out.close();
   if (out.fail()) return Error{Code::kIo, fmt::format("cannot write {}", o.svg), "--svg"};
   return ok_status();

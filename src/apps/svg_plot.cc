@@ -76,7 +76,8 @@ class PanelDrawing {
                  fmt::format(" transform=\"rotate(-90 {:.1f} {:.1f})\"", x0_ - 44, y0_ + height() / 2));
     for (size_t i = 0; i < panel_.x.size(); ++i) {
       out += label(x(i), y0_ + height() + 17, "middle", 11, kInk, panel_.x[i]);
-      out += label(x(i), y0_ + height() + 32, "middle", 11, kGrey, fmt::format("{:.0f} %", panel_.percent[i]));
+      if (i < panel_.percent.size())
+        out += label(x(i), y0_ + height() + 32, "middle", 11, kGrey, fmt::format("{:.0f} %", panel_.percent[i]));
     }
     out += label(x0_ + width() / 2, y0_ + height() + 51, "middle", 11, kInk, panel_.x_label);
     out += curve(panel_.limit, kGrey, " stroke-dasharray=\"6 4\" class=\"limit\"");
@@ -118,7 +119,7 @@ class PanelDrawing {
 }  // namespace
 
 std::string svg_plot(const std::string& title, const std::string& subtitle, const std::string& unit,
-                     const std::vector<Panel>& panels) {
+                     const std::vector<Panel>& panels, const std::string& limit) {
   const double width = kPanelWidth * static_cast<double>(std::max<size_t>(1, panels.size())) + 20;
   const double height = kHeader + kTop / 2 + kPanelHeight + kLegend;
   std::string out = fmt::format(
@@ -136,7 +137,7 @@ std::string svg_plot(const std::string& title, const std::string& subtitle, cons
   out += stroke(kLeft, y - 4, kLeft + 28, y - 4, kBlue, " stroke-width=\"2\"");
   out += label(kLeft + 34, y, "start", 12, kInk, "measured");
   out += stroke(kLeft + 120, y - 4, kLeft + 148, y - 4, kGrey, " stroke-width=\"2\" stroke-dasharray=\"6 4\"");
-  out += label(kLeft + 154, y, "start", 12, kInk, "the machine's limit, and the percent of it that is reached");
+  out += label(kLeft + 154, y, "start", 12, kInk, limit);
   return out + "</svg>\n";
 }
 

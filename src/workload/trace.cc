@@ -14,10 +14,13 @@
 namespace pagoda::workload {
 namespace {
 
+constexpr double kNumberMax = 1e9;  // lengths, and a trace's milliseconds (11 days)
+
 std::optional<TraceRequest> azure_line(const std::string& line) {
   int day = 0, hour = 0, minute = 0, prompt = 0, answer = 0;
   double second = 0;
-  if (std::sscanf(line.c_str(), "%*d-%*d-%d %d:%d:%lf,%d,%d", &day, &hour, &minute, &second, &prompt, &answer) != 6)
+  if (std::sscanf(line.c_str(), "%*d-%*d-%d %d:%d:%lf,%d,%d", &day, &hour, &minute, &second, &prompt, &answer) != 6 ||
+      !(second >= 0 && second <= 60))
     return std::nullopt;
   return TraceRequest{((day * 24. + hour) * 60 + minute) * 60 + second, prompt, answer};
 }
@@ -25,7 +28,8 @@ std::optional<TraceRequest> azure_line(const std::string& line) {
 std::optional<TraceRequest> mooncake_line(const std::string& line) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   const auto number = [&](const char* key) {
-    return json.is_object() && json.contains(key) && json[key].is_number() ? json[key].get<double>() : -1;
+    const double value = json.is_object() && json.contains(key) && json[key].is_number() ? json[key].get<double>() : -1;
+    return value < kNumberMax ? value : -1;
   };
   if (number("timestamp") < 0 || number("input_length") < 0 || number("output_length") < 0) return std::nullopt;
   TraceRequest request{number("timestamp") * 1e-3, static_cast<int32_t>(number("input_length")),
@@ -38,7 +42,9 @@ std::optional<TraceRequest> mooncake_line(const std::string& line) {
   return request;
 }
 
-int32_t scaled(double tokens, double factor) { return std::max(1, static_cast<int32_t>(std::lround(tokens * factor))); }
+int32_t scaled(double tokens, double factor) {
+  return static_cast<int32_t>(std::clamp(std::round(tokens * factor), 1.0, kNumberMax));
+}
 
 /// Token `at` of the stretch that `hash` names.
 TokenId token_of(int64_t hash, int32_t at, int32_t vocab) {

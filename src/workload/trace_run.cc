@@ -39,13 +39,16 @@ class CountingEngine final : public engine::Engine {
   CountingEngine(engine::Engine& inner, const Clock& clock, int64_t begin_us)
       : inner_(inner), clock_(clock), begin_us_(begin_us) {}
   Result<engine::StepOutput> run(const engine::Batch& batch) override {
-    points.push_back(
-        {static_cast<double>(clock_.now_us() - begin_us_) * 1e-6, static_cast<int32_t>(batch.chunks.size())});
-    return inner_.run(batch);
+    const double at_s = now_s();
+    auto output = inner_.run(batch);
+    points.push_back({at_s, now_s() - at_s, static_cast<int32_t>(batch.chunks.size())});
+    return output;
   }
   std::vector<BatchPoint> points;
 
  private:
+  double now_s() const { return static_cast<double>(clock_.now_us() - begin_us_) * 1e-6; }
+
   engine::Engine& inner_;
   const Clock& clock_;
   int64_t begin_us_;

@@ -25,9 +25,9 @@ struct RequestTimes {
   }
 };
 
-/// How many sequences shared a step, over time.
+/// A step: when it began, how long the engine took, how many sequences shared it.
 struct BatchPoint {
-  double at_s;
+  double at_s, seconds;
   int32_t sequences;
 };
 

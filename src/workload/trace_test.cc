@@ -28,10 +28,13 @@ TEST(Trace, ReadsAzureAndMooncake) {
 
 TEST(Trace, NamesTheLineThatIsNone) {
   const std::string path = ::testing::TempDir() + "trace.csv";
-  std::ofstream(path) << "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9,1,2\nnonsense\n";
-  const auto trace = read_trace(path, 10);
-  ASSERT_FALSE(trace.ok());
-  EXPECT_NE(trace.error().message.find("line 3"), std::string::npos);
+  for (const char* bad : {"nonsense", "2023-11-16 18:17:nan,1,2", "2023-11-16 18:17:03.9,-1,2",
+                          R"({"timestamp":0,"input_length":1e30,"output_length":1})", R"({"timestamp":0)"}) {
+    std::ofstream(path) << "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9,1,2\n" << bad << "\n";
+    const auto trace = read_trace(path, 10);
+    ASSERT_FALSE(trace.ok()) << bad;
+    EXPECT_NE(trace.error().message.find("line 3"), std::string::npos);
+  }
 }
 
 TEST(Trace, ScalesByOneFactorAndKeepsWhatIsShared) {
