@@ -5,11 +5,17 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
 #include <numeric>
 
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/isa.h"
+#include "engine/block_store.h"
 #include "metrics/serving_metrics.h"
 #include "scheduler/scheduler.h"
 #include "workload/observed_engine.h"
@@ -46,17 +52,30 @@ struct Exercised {
   int32_t prompt_rows = 0;  // in one step, at most
   int64_t preemptions = 0;
   std::vector<int32_t> cached_tokens{};  // by request
+  int64_t disk_blocks = 0;               // that came from the disk tier
 };
 
 /// One load on one scheduler.
 class Run {
  public:
   Run(engine::Engine& engine, const text::Tokenizer* tokenizer, const Load& load, const Cell& cell,
-      int32_t total_blocks)
+      int32_t total_blocks, engine::BlockStore* disk = nullptr)
       : load_(load),
         cell_(cell),
         engine_(engine),
-        scheduler_(engine_, tokenizer, limits_of(load, cell, total_blocks), clock_, metrics_) {}
+        disk_(disk),
+        scheduler_(engine_, tokenizer, limits_of(load, cell, total_blocks), clock_, metrics_,
+                   {.host = nullptr, .disk = disk}) {}
+
+  /// Somebody asked for the common beginning before; nothing of that run counts.
+  Status warm_up() {
+    PAGODA_TRY_STATUS(submit({load_.requests[kShorts + 1].prompt, 1}, 0, 0));
+    PAGODA_TRY_STATUS(finish());
+    if (sinks_.back()->error) return *sinks_.back()->error;
+    sinks_.clear();
+    engine_.forget();
+    return ok_status();
+  }
 
   Status all() {
     if (cell_.cache == CacheState::kWarm) PAGODA_TRY_STATUS(warm_up());
@@ -79,7 +98,10 @@ class Run {
   }
 
   Exercised exercised() const {
-    Exercised e{engine_.sequences(), engine_.prompt_rows(), metrics_.preemptions(), {}};
+    Exercised e{.sequences = engine_.sequences(),
+                .prompt_rows = engine_.prompt_rows(),
+                .preemptions = metrics_.preemptions(),
+                .disk_blocks = disk_ != nullptr ? disk_->counters().blocks_loaded.load() : 0};
     for (size_t i = 0; i < load_.requests.size(); ++i) e.cached_tokens.push_back(sinks_[i]->cached_tokens);
     return e;
   }
@@ -121,16 +143,6 @@ class Run {
     return ok_status();
   }
 
-  /// Somebody asked for the common beginning before; nothing of that run counts.
-  Status warm_up() {
-    PAGODA_TRY_STATUS(submit({load_.requests[kShorts + 1].prompt, 1}, 0, 0));
-    PAGODA_TRY_STATUS(finish());
-    if (sinks_.back()->error) return *sinks_.back()->error;
-    sinks_.clear();
-    engine_.forget();
-    return ok_status();
-  }
-
   /// The first one meets the intruder, if it is to be preempted.
   Status alone(size_t i) {
     PAGODA_TRY_STATUS(submit(load_.requests[i], 0, i));
@@ -149,6 +161,7 @@ class Run {
   const Load& load_;
   const Cell& cell_;
   ObservedEngine engine_;
+  engine::BlockStore* const disk_;
   const SteadyClock clock_;
   metrics::ServingMetrics metrics_{"determinism"};
   scheduler::Scheduler scheduler_;
@@ -178,8 +191,42 @@ Status check_claims(const Exercised& e, const Cell& cell, const std::vector<int3
   if (!as_claimed)
     return refuse(fmt::format("cache {}, but {} prompt tokens were found, {} of them by the first with that beginning",
                               name_of(cell.cache), all, first));
+  if ((cell.cache == CacheState::kDisk) != (e.disk_blocks > 0))
+    return refuse(fmt::format("cache {}, but {} blocks came from disk", name_of(cell.cache), e.disk_blocks));
   return ok_status();
 }
+
+/// What a server before this one left: the common beginning, in a folder of its own that goes with it.
+class DiskBefore {
+ public:
+  static Result<std::unique_ptr<DiskBefore>> create(engine::Engine& engine, const text::Tokenizer* tokenizer,
+                                                    const Load& load, const Cell& cell) {
+    std::string folder = (std::filesystem::temp_directory_path() / "pagoda-verify-XXXXXX").string();
+    if (mkdtemp(folder.data()) == nullptr)
+      return Error{Code::kIo, fmt::format("{} cannot be created: {}", folder, std::strerror(errno))};
+    std::unique_ptr<DiskBefore> disk(new DiskBefore(folder));
+    const engine::KvFingerprint fingerprint{.digest = {}, .text = "verify", .block_bytes = engine.block_bytes()};
+    PAGODA_TRY(disk->store_, engine::BlockStore::open({.folder = folder}, fingerprint));
+    Run before(engine, tokenizer, load, cell, load.blocks_max(), disk->store_.get());
+    PAGODA_TRY_STATUS(before.warm_up());
+    if (!disk->store_->flush(kFlushUs)) return Error{Code::kIo, folder + ": the common beginning was not written"};
+    return disk;
+  }
+  ~DiskBefore() {
+    store_.reset();
+    std::error_code nobody_cares;
+    std::filesystem::remove_all(folder_, nobody_cares);
+  }
+
+  engine::BlockStore* store() { return store_.get(); }
+
+ private:
+  static constexpr int64_t kFlushUs = 10'000'000;
+  explicit DiskBefore(std::string folder) : folder_(std::move(folder)) {}
+
+  const std::string folder_;
+  std::unique_ptr<engine::BlockStore> store_{};
+};
 
 /// The largest pool in which the load does what the cell claims, found without computing: lengths are fixed, so what
 /// the scheduler does depends on the pool alone.
@@ -187,12 +234,14 @@ Result<int32_t> choose_pool(const Load& load, const Cell& cell, const std::vecto
   int32_t least = blocks_of(load.intruder);
   for (const Load::One& one : load.requests) least = std::max(least, blocks_of(one));
   if (cell.preemption == Preemption::kNone) return load.blocks_max();
+  Cell rehearsed = cell;
+  if (cell.cache == CacheState::kDisk) rehearsed.cache = CacheState::kWarm;  // it comes before anybody enters
   Status claims = ok_status();
   for (int32_t blocks = load.blocks_max(); blocks >= least; --blocks) {
     NullEngine nothing;
-    Run rehearsal(nothing, nullptr, load, cell, blocks);
+    Run rehearsal(nothing, nullptr, load, rehearsed, blocks);
     PAGODA_TRY_STATUS(rehearsal.all());
-    claims = check_claims(rehearsal.exercised(), cell, chunks);
+    claims = check_claims(rehearsal.exercised(), rehearsed, chunks);
     if (claims.ok()) return blocks;
   }
   return Error{Code::kInternal, "no KV pool makes this happen; in the smallest " + claims.error().message};
@@ -238,6 +287,8 @@ const char* name_of(CacheState cache) {
       return "cold";
     case CacheState::kWarm:
       return "warm";
+    case CacheState::kDisk:
+      return "disk";
   }
   return "off";
 }
@@ -315,7 +366,11 @@ EngineNeeds needs_of(const Load& load, int32_t batch_max, int32_t chunk_max) {
 Result<CellResult> run_cell(engine::Engine& engine, const text::Tokenizer* tokenizer, const Matrix& matrix,
                             const Load& load, const Cell& cell) {
   PAGODA_TRY(const int32_t blocks, choose_pool(load, cell, matrix.chunks));
-  Run run(engine, tokenizer, load, cell, blocks);
+  std::unique_ptr<DiskBefore> disk;
+  if (cell.cache == CacheState::kDisk) {
+    PAGODA_TRY(disk, DiskBefore::create(engine, tokenizer, load, cell));
+  }
+  Run run(engine, tokenizer, load, cell, blocks, disk ? disk->store() : nullptr);
   PAGODA_TRY_STATUS(run.all());
   PAGODA_TRY_STATUS(check_claims(run.exercised(), cell, matrix.chunks));
   CellResult result{cell, 0, "", run.take_answers()};

@@ -17,6 +17,7 @@ enum class CacheState : uint8_t {
   kOff,   // no prefix cache
   kCold,  // empty at first: later requests find what earlier ones left
   kWarm,  // holds the common beginning from before
+  kDisk,  // empty, but a server before this one left the common beginning on disk
 };
 enum class Preemption : uint8_t {
   kNone,
@@ -41,7 +42,7 @@ const char* name_of(Preemption preemption);
 struct Matrix {
   std::vector<int32_t> batches{1, 7, 32};
   std::vector<int32_t> chunks{16, 64, 512};  // ascending
-  std::vector<CacheState> caches{CacheState::kOff, CacheState::kCold, CacheState::kWarm};
+  std::vector<CacheState> caches{CacheState::kOff, CacheState::kCold, CacheState::kWarm, CacheState::kDisk};
   std::vector<Preemption> preemptions{Preemption::kNone, Preemption::kRecompute};
   std::vector<int32_t> threads{1, 2};
   std::vector<uint32_t> isas{};  // levels of this CPU, best first
@@ -109,8 +110,9 @@ EngineNeeds needs_of(const Load& load, int32_t batch_max, int32_t chunk_max);
 
 /// Runs the load as the cell says, with the scheduler that serves. `engine` is one of the cell's ISA and threads, sized
 /// as needs_of() says; `tokenizer` may be null.
+/// A disk cell keeps its blocks in a folder of its own below the system's temporary one, and removes it.
 /// Errors: kInternal when the engine fails, or when the run did not exercise what the cell claims (batch not reached,
-/// chunk not filled, no hit, no preemption): such a cell would prove nothing.
+/// chunk not filled, no hit, no block from disk, no preemption): such a cell would prove nothing. kIo without a folder.
 Result<CellResult> run_cell(engine::Engine& engine, const text::Tokenizer* tokenizer, const Matrix& matrix,
                             const Load& load, const Cell& cell);
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "engine/batch.h"
 
@@ -20,6 +22,10 @@ class ObservedEngine final : public engine::Engine {
     prompt_rows_ = std::max(prompt_rows_, prompt_rows);
     return inner_.run(batch);
   }
+
+  int64_t block_bytes() const override { return inner_.block_bytes(); }
+  void save_block(BlockId block, std::span<std::byte> into) const override { inner_.save_block(block, into); }
+  void load_block(BlockId block, std::span<const std::byte> from) override { inner_.load_block(block, from); }
 
   /// What was seen so far does not count.
   void forget() { steps_ = sequences_ = prompt_rows_ = 0; }
