@@ -25,6 +25,7 @@ int parse_and_run(int argc, char** argv) {
   add_eval(app, invocation);
   add_inspect(app, invocation);
   add_list(app, invocation);
+  add_plan(app, invocation);
   add_pull(app, invocation);
   add_run(app, invocation);
   add_serve(app, invocation);

@@ -13,6 +13,7 @@
 #include "apps/kv_flags.h"
 #include "apps/kv_tiers.h"
 #include "apps/loaded_model.h"
+#include "apps/memory_plan.h"
 #include "apps/scheduling_flags.h"
 #include "apps/verbs.h"
 #include "core/log.h"
@@ -65,14 +66,19 @@ struct Serving {
 [[noreturn]] void exit_for(int signal) { std::_Exit(signal == SIGINT ? kInterrupted : 0); }
 
 /// Judges what can be judged in milliseconds, so that a wrong path never listens.
-Status check_model(const std::string& model) {
-  PAGODA_TRY(const std::string path, weights::resolve_model(model));
+Status check_model(const ServeFlags& flags) {
+  PAGODA_TRY(const std::string path, weights::resolve_model(flags.model));
   PAGODA_TRY(const auto file, weights::GgufFile::open(path));
   PAGODA_TRY_STATUS(weights::check_metadata(*file));
   PAGODA_TRY(const weights::GgufSummary summary, weights::summarize(*file));
   if (!summary.runnable)
     return Error{Code::kUnsupported, "this model cannot be served: " + summary.not_runnable_reason, ""};
-  return ok_status();
+  engine::EngineOptions options = flags.engine;
+  options.kv_cache_bytes = static_cast<int64_t>(flags.kv_cache_bytes);
+  options.kv_types = flags.kv.types();
+  PAGODA_TRY(const int64_t swap_bytes, parse_swap_space(flags.tiers.swap_space));
+  PAGODA_TRY(const ServePlan plan, plan_memory(*file, options, swap_bytes));
+  return check_fits(plan);
 }
 
 std::string spelling(const text::Tokenizer& tokenizer, TokenId id) {
@@ -191,7 +197,7 @@ int serve(ServeFlags flags) {
   if (const Status good = apply_scheduling_flags(flags.scheduling, judged); !good.ok())
     return fail("serve", good.error());
   std::erase(flags.api_keys, "");  // an empty one would let everybody in
-  if (const Status checked = check_model(flags.model); !checked.ok()) return fail("serve", checked.error());
+  if (const Status checked = check_model(flags); !checked.ok()) return fail("serve", checked.error());
 
   Serving serving;
   flags.server.drain_timeout_ms = static_cast<int32_t>(flags.drain_timeout_s * 1000);

@@ -217,4 +217,36 @@ Result<std::unique_ptr<CpuEngine>> CpuEngine::load(const weights::GgufFile& file
   return std::unique_ptr<CpuEngine>(std::move(engine));
 }
 
+Result<EnginePlan> CpuEngine::plan(const weights::GgufFile& file, const EngineOptions& options) {
+  PAGODA_TRY_STATUS(check_options(options));
+  PAGODA_TRY(const uint32_t level, options.isa ? Result<uint32_t>(*options.isa) : isa::level_from_environment());
+  const kernels::Ops ops = kernels::make_ops(level);
+  EnginePlan plan{};
+  PAGODA_TRY(plan.config, model::read_config(file, options.max_model_len));
+  plan.threads = options.threads > 0 ? options.threads : default_threads();
+  PAGODA_TRY(const model::Weights weights, model::Weights::outline(file, plan.config, ops));
+  plan.weight_bytes = weights.bytes();
+  plan.kv_block_bytes = kv_block_bytes(plan.config, options.kv_types);
+  plan.max_model_len = options.max_model_len > 0 ? options.max_model_len : plan.config.context_length;
+  const Result<int32_t> blocks = plan_kv_blocks({.max_num_seqs = options.max_num_seqs,
+                                                 .max_model_len = plan.max_model_len,
+                                                 .block_bytes = plan.kv_block_bytes,
+                                                 .weight_bytes = plan.weight_bytes,
+                                                 .memory_available_bytes = inspect_machine().memory_available_bytes,
+                                                 .memory_utilization = options.memory_utilization,
+                                                 .kv_cache_bytes = options.kv_cache_bytes});
+  if (blocks.ok())
+    plan.total_blocks = blocks.value();
+  else
+    plan.refusal = blocks.error();
+  PAGODA_TRY(const model::KeyBiases biases,
+             model::KeyBiases::create(plan.config, weights, ops, options.kv_types.k, plan.max_model_len));
+  plan.key_bias_bytes = biases.bytes();
+  PAGODA_TRY(const model::Workspace scratch,  // address space, not touched
+             model::Workspace::create(plan.config, options.max_num_batched_tokens, kMaxLogitRows, plan.threads,
+                                      kernels::attention_expands(options.kv_types, biases.any())));
+  plan.scratch_bytes = scratch.bytes();
+  return plan;
+}
+
 }  // namespace pagoda::engine

@@ -45,6 +45,21 @@ struct EngineInfo {
   int64_t parameters;
 };
 
+/// What CpuEngine::load() would take, in bytes, without reading a matrix.
+struct EnginePlan {
+  model::ModelConfig config;
+  int64_t weight_bytes;    // packed
+  int64_t key_bias_bytes;  // model::KeyBiases; 0 unless K is quantized and has biases
+  int64_t kv_block_bytes;  // over all layers
+  int32_t max_model_len;   // tokens
+  int32_t total_blocks;    // KV pool
+  int64_t scratch_bytes;   // activations and logits of the largest step
+  int32_t threads;
+  std::optional<Error> refusal{};  // why load() would refuse: no room for the KV pool (total_blocks is 0 then)
+
+  int64_t kv_pool_bytes() const { return kv_block_bytes * total_blocks; }
+};
+
 /// The engine on the CPU: packed weights, KV storage, one thread pool.
 class CpuEngine : public Engine {
  public:
@@ -53,6 +68,8 @@ class CpuEngine : public Engine {
   /// Errors: kUnsupported (architecture or tensor type, naming it), kCorruptFile (missing or misshapen tensor),
   /// kNoCapacity with the numbers and three ways out.
   static Result<std::unique_ptr<CpuEngine>> load(const weights::GgufFile& file, const EngineOptions& options);
+  /// Errors: as load(), but for the pool (EnginePlan::refusal).
+  static Result<EnginePlan> plan(const weights::GgufFile& file, const EngineOptions& options);
   virtual const EngineInfo& info() const = 0;
   /// Sizes for cost formulas.
   virtual const model::ModelConfig& config() const = 0;

@@ -28,6 +28,7 @@ class KeyBiases {
     return layers_.empty() ? kernels::KeyBias{} : layers_[static_cast<size_t>(layer)];
   }
   bool any() const { return buffer_.bytes() > 0; }
+  int64_t bytes() const { return buffer_.bytes(); }
 
  private:
   HugeBuffer buffer_;

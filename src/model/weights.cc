@@ -81,10 +81,16 @@ class WeightLoader {
     return ok_status();
   }
 
+  /// Address space for the packed matrices; nothing is touched.
+  Status reserve() {
+    PAGODA_TRY(out_.packed_, HugeBuffer::allocate(packed_bytes_));
+    return ok_status();
+  }
+
   /// Packs every matrix in pieces, a few pages of the file behind each thread: what is packed leaves the memory at
   /// once, so that the peak is the packed weights and not those plus the largest tensor.
   Status pack_all(ThreadPool& pool, const std::function<void(double)>& progress) {
-    PAGODA_TRY(out_.packed_, HugeBuffer::allocate(packed_bytes_));
+    PAGODA_TRY_STATUS(reserve());
     out_.pages_ =
         std::make_unique<FreshPages>(std::span(out_.packed_.data(), static_cast<size_t>(out_.packed_.bytes())));
     for (Source& source : sources_) source.linear->w.data = out_.packed_.data() + source.offset;
@@ -262,6 +268,13 @@ Result<Weights> Weights::load(const GgufFile& file, const ModelConfig& config, c
   WeightLoader loader(file, config, ops);
   PAGODA_TRY_STATUS(loader.find_all());
   PAGODA_TRY_STATUS(loader.pack_all(pool, progress));
+  return loader.take();
+}
+
+Result<Weights> Weights::outline(const GgufFile& file, const ModelConfig& config, const kernels::Ops& ops) {
+  WeightLoader loader(file, config, ops);
+  PAGODA_TRY_STATUS(loader.find_all());
+  PAGODA_TRY_STATUS(loader.reserve());
   return loader.take();
 }
 

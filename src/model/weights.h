@@ -53,6 +53,10 @@ class Weights {
   static Result<Weights> load(const weights::GgufFile& file, const ModelConfig& config, const kernels::Ops& ops,
                               ThreadPool& pool, const std::function<void(double)>& progress);
 
+  /// What load() would make, for whoever wants its bytes() before a matrix is read: gains and biases are there, the
+  /// matrices have shapes and no data. Errors: as load().
+  static Result<Weights> outline(const weights::GgufFile& file, const ModelConfig& config, const kernels::Ops& ops);
+
   const LayerWeights& layer(int32_t l) const { return layers_[static_cast<size_t>(l)]; }
   const float* output_norm() const { return output_norm_; }  // [D]
   const Linear& head() const { return head_; }               // [V, D]
