@@ -76,6 +76,8 @@ struct ModeReport {
   double hit_percent;                                                         // of prompt tokens
   double mean_batch;
   int64_t preemptions;
+  int64_t padding_rows;                 // nobody computes them: FasterTransformer would
+  double padding_percent;               // of the prompt rows with them
   std::vector<double> batch_over_time;  // means over time of equal parts of the run; a moment without a step counts 0
   uint64_t digest;
 };
@@ -136,6 +138,8 @@ ModeReport report_of(const std::string& mode, const workload::TraceRun& run, con
   r.good_percent = 100 * good / requests;
   r.goodput_requests_s = good / run.seconds;
   r.hit_percent = 100 * cached / prompt;
+  r.padding_rows = run.padding_rows;
+  r.padding_percent = 100 * static_cast<double>(run.padding_rows) / (prompt + static_cast<double>(run.padding_rows));
   add_kv(run.kv_us, r);
   add_batches(run, r);
   return r;
@@ -201,7 +205,9 @@ void print_json(const std::vector<ModeReport>& reports, const ServeBenchOptions&
                             {"prefix_hit_percent", r.hit_percent},
                             {"mean_batch", r.mean_batch},
                             {"batch_over_time", r.batch_over_time},
-                            {"preemptions", r.preemptions}};
+                            {"preemptions", r.preemptions},
+                            {"padding_rows_not_computed", r.padding_rows},
+                            {"padding_percent_of_prompt_rows", r.padding_percent}};
   out["answers_equal"] = true;  // run_modes() refuses otherwise
   fmt::print("{}\n", out.dump());
 }
@@ -231,6 +237,9 @@ void print_table(const std::vector<ModeReport>& reports) {
   row("prompt tokens found cached", [&](const ModeReport& r) { return percent(r.hit_percent); });
   row("sequences in a step, mean", [](const ModeReport& r) { return fmt::format("{:.1f}", r.mean_batch); });
   row("preemptions", [](const ModeReport& r) { return fmt::format("{}", r.preemptions); });
+  row("padding rows, not computed", [&](const ModeReport& r) {
+    return r.padding_rows > 0 ? fmt::format("{} ({})", r.padding_rows, percent(r.padding_percent)) : "0";
+  });
 }
 
 Status write_svg(const std::vector<ModeReport>& reports, const ServeBenchOptions& o) {

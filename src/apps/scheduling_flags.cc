@@ -29,6 +29,11 @@ void add_scheduling_flags(CLI::App& verb, SchedulingFlags& flags) {
                   "paged, or what it is measured against: orca (KV reserved ahead), static (whole batches wait)")
       ->envname("PAGODA_SCHEDULING_MODE")
       ->capture_default_str();
+  verb.add_option(
+          "--preemption-mode", flags.preemption,
+          "What becomes of the KV of who must make room: recompute, swap (to --swap-space), or auto, the cheaper")
+      ->envname("PAGODA_PREEMPTION_MODE")
+      ->capture_default_str();
   verb.add_option("--itl-slo-ms", flags.itl_slo_ms,
                   "Milliseconds from token to token that prompts of others are cut to keep, 0 for none")
       ->envname("PAGODA_ITL_SLO_MS")
@@ -48,6 +53,7 @@ void add_scheduling_flags(CLI::App& verb, SchedulingFlags& flags) {
 Status apply_scheduling_flags(const SchedulingFlags& flags, scheduler::Limits& limits) {
   PAGODA_TRY(limits.policy, of_flag("--scheduling-policy", scheduler::parse_policy(flags.policy)));
   PAGODA_TRY(limits.mode, of_flag("--scheduling-mode", scheduler::parse_scheduling_mode(flags.mode)));
+  PAGODA_TRY(limits.preemption, of_flag("--preemption-mode", scheduler::parse_preemption_mode(flags.preemption)));
   PAGODA_TRY(limits.fair_weights, of_flag("--fair-weights", scheduler::parse_fair_weights(flags.fair_weights)));
   if (!limits.fair_weights.empty() && limits.policy != scheduler::Policy::kFair)
     return Error{Code::kInvalidRequest, "--fair-weights mean nothing without --scheduling-policy fair",

@@ -10,13 +10,15 @@ namespace pagoda::apps {
 struct SchedulingFlags {
   std::string policy = "fcfs";
   std::string mode = "paged";
+  std::string preemption = "auto";
   std::string fair_weights{};
   int32_t itl_slo_ms = 0;
   int32_t max_queued = 1024;
   int64_t max_queued_tokens = 0;
 };
 
-/// Adds --scheduling-policy, --fair-weights, --scheduling-mode, --itl-slo-ms, --max-num-queued-reqs and
+/// Adds --scheduling-policy, --fair-weights, --scheduling-mode, --preemption-mode, --itl-slo-ms, --max-num-queued-reqs
+/// and
 /// --max-num-queued-tokens, and PAGODA_… of the environment.
 void add_scheduling_flags(CLI::App& verb, SchedulingFlags& flags);
 

@@ -23,14 +23,23 @@ const char* rejection_reason(Code code) {
   return code == Code::kNoCapacity ? "queue_full" : code == Code::kUnavailable ? "unavailable" : "invalid";
 }
 
+template <class Mode, size_t N>
+Result<Mode> parse_name(std::string_view name, const std::array<std::string_view, N>& names, const char* what) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    return Error{Code::kInvalidRequest,
+                 fmt::format("\"{}\" is no {} mode, one of {} is", name, what, fmt::join(names, ", "))};
+  return static_cast<Mode>(found - names.begin());
+}
+
 }  // namespace
 
 Result<SchedulingMode> parse_scheduling_mode(std::string_view name) {
-  const auto found = std::find(kModeNames.begin(), kModeNames.end(), name);
-  if (found == kModeNames.end())
-    return Error{Code::kInvalidRequest,
-                 fmt::format("\"{}\" is no scheduling mode, one of {} is", name, fmt::join(kModeNames, ", "))};
-  return static_cast<SchedulingMode>(found - kModeNames.begin());
+  return parse_name<SchedulingMode>(name, kModeNames, "scheduling");
+}
+
+Result<PreemptionMode> parse_preemption_mode(std::string_view name) {
+  return parse_name<PreemptionMode>(name, kPreemptionNames, "preemption");
 }
 
 Scheduler::Scheduler(engine::Engine& engine, const text::Tokenizer* tokenizer, Limits limits, const Clock& clock,

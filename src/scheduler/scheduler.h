@@ -22,12 +22,25 @@ enum class SchedulingMode : uint8_t {
   kPaged,   // KV blocks as tokens come, iteration-level batching, prefix sharing (vLLM, arXiv:2309.06180)
   kOrca,    // iteration-level batching, KV reserved for prompt + max_tokens at entry (Orca, OSDI 2022)
   kStatic,  // as FasterTransformer: a batch is formed when the last one is over, KV is reserved for its longest prompt
-            // plus its longest max_tokens, those who are done compute on until the slowest is, and their ends come then
+            // plus its longest max_tokens, those who are done compute on until the slowest is, and their ends come
+            // then. Padding of prompts is counted (Load::padding_rows) and not computed: later FasterTransformers
+            // removed it
 };
 inline constexpr std::array<std::string_view, 3> kModeNames = {"paged", "orca", "static"};
 inline std::string_view name_of(SchedulingMode mode) { return kModeNames[static_cast<size_t>(mode)]; }
 /// Error kInvalidRequest lists the names.
 Result<SchedulingMode> parse_scheduling_mode(std::string_view name);
+
+/// What becomes of a victim's KV. Names are vLLM's, the rule of kAuto is ours.
+enum class PreemptionMode : uint8_t {
+  kAuto,       // to host memory if there is some, and if copying there and back costs less than computing
+  kRecompute,  // it makes room as it is needed, and is computed again
+  kSwap,       // always to host memory: all full blocks that nobody else holds
+};
+inline constexpr std::array<std::string_view, 3> kPreemptionNames = {"auto", "recompute", "swap"};
+inline std::string_view name_of(PreemptionMode mode) { return kPreemptionNames[static_cast<size_t>(mode)]; }
+/// Error kInvalidRequest lists the names.
+Result<PreemptionMode> parse_preemption_mode(std::string_view name);
 
 /// Bounds of the serving loop. Flags of the same names set them.
 struct Limits {
@@ -41,6 +54,7 @@ struct Limits {
   Policy policy = Policy::kFcfs;
   FairWeights fair_weights{};  // by Request::account
   SchedulingMode mode = SchedulingMode::kPaged;
+  PreemptionMode preemption = PreemptionMode::kAuto;
   int32_t itl_slo_ms = 0;       // between two tokens of one sequence; prompts are cut to keep it. 0 = no objective
   int32_t max_prompt_rows = 0;  // so many of a step's rows are prompts' at most; 0 = all that decodes leave
 };
@@ -82,6 +96,7 @@ class Scheduler {
     int64_t last_step_us;   // clock value of the last turn of the loop: /health compares it with now
     metrics::KvUse kv;      // token slots in the last step
     metrics::KvUse kv_us;   // the same summed over all steps, times how long each took: slots * microseconds
+    int64_t padding_rows;   // SchedulingMode::kStatic: what its prompts would be padded by; nobody computes that
   };
   Load load() const;
 

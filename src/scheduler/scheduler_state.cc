@@ -155,8 +155,11 @@ void Scheduler::State::ask_tiers(size_t most) {
 
 void Scheduler::State::preempt(Sequence& victim) {
   // Its full blocks stay in the prefix cache as long as nobody needs them; what is lost there comes back from the host
-  // or is computed again, whichever is cheaper.
-  if (tiers.cheaper_to_swap(victim, cost)) tiers.swap_out(victim);
+  // or is computed again: whichever is cheaper, unless somebody said which.
+  const bool swap = limits.preemption == PreemptionMode::kSwap   ? tiers.can_swap(victim)
+                    : limits.preemption == PreemptionMode::kAuto ? tiers.cheaper_to_swap(victim, cost)
+                                                                 : false;
+  if (swap) tiers.swap_out(victim);
   tiers.leave(victim);
   blocks.give_back(victim, /*worth_keeping=*/true);
   std::erase(running, &victim);
@@ -180,6 +183,16 @@ void Scheduler::State::reserve(const std::vector<Row>& rows) {
     note_reuse(seq);
   }
   for (const Row& row : rows) blocks.grow(*row.seq, row.new_blocks);
+  if (limits.mode == SchedulingMode::kStatic) note_padding(rows);
+}
+
+/// A static batch is formed in one step, and pads all prompts to its longest.
+void Scheduler::State::note_padding(const std::vector<Row>& rows) {
+  int32_t longest = 0;
+  for (const Row& row : rows)
+    if (row.newcomer) longest = std::max(longest, row.seq->prompt_tokens);
+  for (const Row& row : rows)
+    if (row.newcomer) padding_rows += longest - row.seq->prompt_tokens;
 }
 
 engine::Batch Scheduler::State::batch_of(const std::vector<Row>& rows) const {
@@ -277,6 +290,7 @@ void Scheduler::State::emit_token(Sequence& seq, sampling::SampledToken token) {
 
 void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& out) {
   int32_t sampled = 0;
+  std::vector<std::pair<std::shared_ptr<RequestState>, Error>> failed;
   for (size_t i = 0; i < rows.size(); ++i) {
     Sequence& seq = *rows[i].seq;
     engine::ChunkOutput& chunk = out.chunks[i];
@@ -286,6 +300,7 @@ void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& ou
     }
     if (chunk.error) {
       metrics.add_corrupted();  // NaN logits are what a sequence fails by
+      failed.emplace_back(seq.owner, *chunk.error);
       end_from_outside(seq, FinishReason::kError, std::move(chunk.error));
       continue;
     }
@@ -302,7 +317,17 @@ void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& ou
     emit_token(seq, std::move(*chunk.token));
   }
   metrics.add_generation_tokens(sampled);
+  for (const auto& [request, error] : failed) end_siblings(*request, error);  // whose rows were still to come above
   finish_static_batch();
+}
+
+/// A request is answered whole or not at all: who reads one error reads no further choice of it.
+void Scheduler::State::end_siblings(const RequestState& request, const Error& error) {
+  std::vector<Sequence*> siblings;
+  for (const auto& [id, seq] : sequences)
+    if (seq->owner.get() == &request) siblings.push_back(seq.get());
+  std::sort(siblings.begin(), siblings.end(), runs_before);  // events in an order that replays
+  for (Sequence* seq : siblings) end_from_outside(*seq, FinishReason::kError, error);
 }
 
 void Scheduler::State::finish(Sequence& seq, Event last) {
@@ -399,7 +424,8 @@ void Scheduler::State::publish_load() {
           .cached_blocks = blocks.cache().cached_blocks(),
           .last_step_us = clock.now_us(),
           .kv = kv,
-          .kv_us = kv_us};
+          .kv_us = kv_us,
+          .padding_rows = padding_rows};
   for (const Sequence* seq : waiting) load.waiting_tokens += seq->prompt_tokens;
   const auto prompt = static_cast<int32_t>(load.waiting_tokens / std::max(load.waiting, 1));
   const auto answer = static_cast<int32_t>(mean_answer);

@@ -36,6 +36,7 @@ struct Scheduler::State {
   /// The victim leaves the batch: what becomes of its KV is decided here.
   void preempt(Sequence& victim);
   void reserve(const std::vector<Row>& rows);
+  void note_padding(const std::vector<Row>& rows);
   engine::Batch batch_of(const std::vector<Row>& rows) const;
   void commit(const std::vector<Row>& rows, const engine::StepOutput& out);
   void emit(const std::vector<Row>& rows, engine::StepOutput& out);
@@ -60,6 +61,7 @@ struct Scheduler::State {
   void finish(Sequence& seq, Event last);
   void finish_static_batch();
   void leave(Sequence& seq, Event last);
+  void end_siblings(const RequestState& request, const Error& error);
   void end_from_outside(Sequence& seq, FinishReason reason, std::optional<Error> error);
   void end_all(FinishReason reason, const std::optional<Error>& error);
 
@@ -86,6 +88,7 @@ struct Scheduler::State {
   int32_t deferred = 0;      // waiting for another's prompt in the last step
   metrics::KvUse kv{};       // in the last step
   metrics::KvUse kv_us{};    // over all steps
+  int64_t padding_rows = 0;  // of static batches so far
 
   // The inbox: written by any thread.
   mutable std::mutex mutex;

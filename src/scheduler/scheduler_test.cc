@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/host_blocks.h"
+#include "scheduler/fake_tier_support.h"
 #include "scheduler/test_support.h"
 
 namespace pagoda::scheduler {
@@ -289,22 +291,54 @@ TEST(Scheduler, PreemptionIsInvisible) {
 }
 
 TEST(Scheduler, FailingSequencesGiveEverythingBack) {
-  Rig rig(small_limits());
-  std::vector<std::shared_ptr<MemorySink>> failing;
-  for (int i = 0; i < 100; ++i) {
-    Request request = simple(20 + i, 20);
-    request.prompt[0] = kPoison;
-    failing.push_back(rig.submit(request));
+  FakeTier disk;
+  for (const bool tiers : {false, true}) {
+    auto host = engine::HostBlocks::create(disk.fingerprint(), 128, 128 * 20);
+    ASSERT_TRUE(host.ok());
+    Rig rig(small_limits(), byte_tokenizer(), tiers ? Tiers{host.value().get(), &disk} : Tiers{});
+    std::vector<std::shared_ptr<MemorySink>> failing;
+    for (int i = 0; i < 100; ++i) {
+      Request request = simple(20 + i, 20);
+      request.prompt[0] = kPoison;
+      failing.push_back(rig.submit(request));
+    }
+    const auto good = rig.submit(simple(50, 10));
+    ASSERT_TRUE(rig.run());
+    for (const auto& sink : failing) {
+      EXPECT_EQ(sink->last().finish, FinishReason::kError);
+      ASSERT_TRUE(sink->last().error.has_value());
+      EXPECT_EQ(sink->last().error->message, "poisoned");
+    }
+    EXPECT_EQ(good->last().finish, FinishReason::kLength);
+    EXPECT_EQ(rig.scheduler.load().free_blocks, rig.limits.total_blocks);
+    EXPECT_EQ(disk.loads_open(), 0u);
+    EXPECT_EQ(disk.saves > 0, tiers);
   }
-  const auto good = rig.submit(simple(50, 10));
-  ASSERT_TRUE(rig.run());
-  for (const auto& sink : failing) {
-    EXPECT_EQ(sink->last().finish, FinishReason::kError);
-    ASSERT_TRUE(sink->last().error.has_value());
-    EXPECT_EQ(sink->last().error->message, "poisoned");
+}
+
+// Goal: a choice that fails takes its siblings along, in the same step and with the same error, also those whose rows
+// come before and after its own; other requests do not notice.
+TEST(Scheduler, AFailingChoiceEndsItsRequest) {
+  for (const int32_t failing : {0, 1, 3}) {
+    Rig rig(small_limits());
+    rig.engine.failing_choice = failing;
+    Request several = simple(20, 50), one = simple(30, 10);
+    several.n = 4;
+    const auto doomed = rig.submit(several);
+    const auto other = rig.submit(one);
+    ASSERT_TRUE(rig.run());
+    EXPECT_EQ(doomed->finished(), 4);
+    for (int32_t choice = 0; choice < 4; ++choice) {
+      EXPECT_EQ(doomed->last(choice).finish, FinishReason::kError) << choice;
+      ASSERT_TRUE(doomed->last(choice).error.has_value());
+      EXPECT_EQ(doomed->last(choice).error->message, "told to fail");
+      EXPECT_LE(doomed->last(choice).completion_tokens, 4);  // the first one begins a step before the others
+    }
+    if (failing != 0) {
+      EXPECT_EQ(other->last().finish, FinishReason::kLength);
+    }
+    EXPECT_EQ(rig.scheduler.load().free_blocks, rig.limits.total_blocks);
   }
-  EXPECT_EQ(good->last().finish, FinishReason::kLength);
-  EXPECT_EQ(rig.scheduler.load().free_blocks, rig.limits.total_blocks);
 }
 
 // Goal: a broken engine ends what is inside, with its reason, and the scheduler serves the next request.

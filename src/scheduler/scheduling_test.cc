@@ -346,6 +346,7 @@ TEST(Scheduling, StaticWaitsForTheSlowestOrcaDoesNot) {
     const metrics::KvUse kv = rig.scheduler.load().kv;
     EXPECT_EQ(kv.used + kv.internal + kv.reserved + kv.external + kv.free, limits.total_blocks * kBlockTokens);
     EXPECT_EQ(kv.reserved > 0, mode != SchedulingMode::kPaged);
+    EXPECT_EQ(rig.scheduler.load().padding_rows, is_static ? 20 - 10 : 0);
     if (is_static) {
       EXPECT_EQ(kv.used, 20 + 19);
       EXPECT_EQ(kv.internal, 48 - 39 + 32);  // the quick one's 10 + 19 tokens are padding by now

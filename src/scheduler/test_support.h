@@ -93,6 +93,7 @@ class FakeEngine : public engine::Engine {
   int64_t blocks_copied = 0;
   int64_t fail_at_step = -1;
   int64_t throw_at_step = -1;
+  int32_t failing_choice = -1;          // this choice of every request fails at its third token
   uint64_t trace = 0;                   // of every batch: the same load must give the same
   std::vector<TokenId> script;          // by output position: instead of the hash, if not empty
   std::map<SeqId, int64_t> first_seen;  // step of a sequence's first row
@@ -163,6 +164,10 @@ class FakeEngine : public engine::Engine {
     }
     sampling::SampledToken token;
     const size_t output = chunk.history.size() - static_cast<size_t>(chunk.prompt_tokens);
+    if (chunk.sample_index == failing_choice && output == 2) {
+      out.error = Error{Code::kInternal, "told to fail"};
+      return out;
+    }
     const bool may_end = static_cast<int32_t>(output) >= chunk.params->min_tokens;
     token.id = may_end && hash % 61 == 0 ? kEos : kAlphabet[(hash >> 8) % kAlphabet.size()];
     if (!script.empty()) token.id = script[std::min(output, script.size() - 1)];

@@ -170,8 +170,12 @@ void TierLoads::computed(Sequence& seq, int32_t index, BlockId block) {
   tiers_[kDiskTier]->save(name_of(seq, index), [&](std::span<std::byte> into) { engine_.save_block(block, into); });
 }
 
+bool TierLoads::can_swap(const Sequence& victim) const {
+  return tiers_[kHostTier] != nullptr && victim.node_blocks > 0;
+}
+
 bool TierLoads::cheaper_to_swap(const Sequence& victim, const sizing::StepCost& cost) const {
-  if (tiers_[kHostTier] == nullptr || victim.node_blocks <= 0) return false;
+  if (!can_swap(victim)) return false;
   if (!cost.known()) return true;  // memory is hardly ever slower than a model
   const double copying_us = 2 * copy_us_per_block_ * victim.node_blocks;
   return copying_us < static_cast<double>(cost.predict_us(sizing::chunk_work(0, victim.node_blocks * kBlockTokens)));

@@ -38,7 +38,9 @@ class TierLoads {
 
   /// A block was computed that the pool did not have.
   void computed(Sequence& seq, int32_t index, BlockId block);
-  /// Whether a victim's blocks should be copied to the host: bytes there and back at the rate measured, against its
+  /// Whether a victim has blocks that could be copied to the host, which takes some.
+  bool can_swap(const Sequence& victim) const;
+  /// Whether they should be: bytes there and back at the rate measured, against its
   /// tokens at the cost of computing them.
   bool cheaper_to_swap(const Sequence& victim, const sizing::StepCost& cost) const;
   /// Copies those that nobody else holds.

@@ -23,6 +23,11 @@ std::vector<Tuple> tuples_of(const FactorRow& row, int32_t size) {
   return found;
 }
 
+std::set<Tuple> pairs_of(const FactorRow& row) {
+  const std::vector<Tuple> pairs = tuples_of(row, 2);
+  return {pairs.begin(), pairs.end()};
+}
+
 /// What rows have covered, in pairs and in triples.
 class Coverage {
  public:
@@ -56,9 +61,11 @@ std::vector<FactorRow> all_rows(const std::vector<int32_t>& levels) {
   return rows;
 }
 
-std::vector<FactorRow> pairwise_rows(const std::vector<int32_t>& levels, int32_t rows_min,
-                                     const std::function<bool(const FactorRow&)>& may_fill) {
+std::vector<FactorRow> pairwise_rows(const std::vector<int32_t>& levels, int32_t rows_min, const RowTest& may_fill,
+                                     const RowTest& possible) {
   std::vector<FactorRow> left = all_rows(levels), chosen;
+  PAGODA_CHECK(possible(left.front()));
+  std::erase_if(left, [&](const FactorRow& row) { return !possible(row); });
   Coverage met;
   while (!left.empty()) {
     // Most new pairs; of equals, most new triples; of those, the first.
@@ -79,14 +86,13 @@ std::vector<FactorRow> pairwise_rows(const std::vector<int32_t>& levels, int32_t
   return chosen;
 }
 
-int32_t pairs_missing(const std::vector<FactorRow>& rows, const std::vector<int32_t>& levels) {
-  std::set<Tuple> met;
+int32_t pairs_missing(const std::vector<FactorRow>& rows, const std::vector<int32_t>& levels, const RowTest& possible) {
+  std::set<Tuple> wanted;
+  for (const FactorRow& row : all_rows(levels))
+    if (possible(row)) wanted.merge(pairs_of(row));
   for (const FactorRow& row : rows)
-    for (Tuple& pair : tuples_of(row, 2)) met.insert(std::move(pair));
-  int32_t all = 0;
-  for (size_t a = 0; a < levels.size(); ++a)
-    for (size_t b = a + 1; b < levels.size(); ++b) all += levels[a] * levels[b];
-  return all - static_cast<int32_t>(met.size());
+    for (const Tuple& pair : pairs_of(row)) wanted.erase(pair);
+  return static_cast<int32_t>(wanted.size());
 }
 
 }  // namespace pagoda::workload

@@ -37,6 +37,17 @@ TEST(CoveringSet, FillsUpWithRowsThatAreNew) {
   EXPECT_EQ(all_rows(levels).size(), 432u);
 }
 
+TEST(CoveringSet, LeavesOutWhatIsImpossible) {
+  const std::vector<int32_t> levels{3, 3, 4, 3, 2, 1, 2};
+  const auto possible = [](const FactorRow& row) { return row[2] != 0 || row[3] != 2; };
+  const std::vector<FactorRow> rows = pairwise_rows(levels, 24, any_row, possible);
+  EXPECT_EQ(rows.size(), 24u);
+  for (const FactorRow& row : rows) EXPECT_TRUE(possible(row));
+  EXPECT_EQ(pairs_missing(rows, levels, possible), 0);
+  EXPECT_EQ(pairs_missing(rows, levels), 1);  // the pair itself
+  EXPECT_EQ(pairwise_rows(levels, 1000, any_row, possible).size(), 396u);
+}
+
 TEST(CoveringSet, SeesWhatIsMissing) {
   const std::vector<int32_t> levels{3, 3, 4, 3, 2, 1, 2};
   std::vector<FactorRow> rows = pairwise_rows(levels, 1);

@@ -16,6 +16,7 @@
 #include "core/clock.h"
 #include "core/isa.h"
 #include "engine/block_store.h"
+#include "engine/host_blocks.h"
 #include "metrics/serving_metrics.h"
 #include "scheduler/scheduler.h"
 #include "workload/observed_engine.h"
@@ -23,8 +24,9 @@
 namespace pagoda::workload {
 namespace {
 
-constexpr size_t kShorts = 29;  // after the first request
-constexpr size_t kCommon = 16;  // tokens with which the first request and those after the short ones begin
+constexpr size_t kShorts = 29;    // after the first request
+constexpr size_t kCompared = 14;  // of these; with the others 256 tokens
+constexpr size_t kCommon = 16;    // tokens with which the first request and those after the short ones begin
 constexpr int32_t kIntruderPriority = -1;
 
 int32_t blocks_of(const Load::One& one) {
@@ -53,56 +55,65 @@ struct Exercised {
   int64_t preemptions = 0;
   std::vector<int32_t> cached_tokens{};  // by request
   int64_t disk_blocks = 0;               // that came from the disk tier
+  int64_t swapped_blocks = 0;            // that came back from host memory
 };
 
 /// One load on one scheduler.
 class Run {
  public:
   Run(engine::Engine& engine, const text::Tokenizer* tokenizer, const Load& load, const Cell& cell,
-      int32_t total_blocks, engine::BlockStore* disk = nullptr)
+      int32_t total_blocks, scheduler::Tiers tiers)
       : load_(load),
         cell_(cell),
         engine_(engine),
-        disk_(disk),
-        scheduler_(engine_, tokenizer, limits_of(load, cell, total_blocks), clock_, metrics_,
-                   {.host = nullptr, .disk = disk}) {}
+        tiers_(tiers),
+        scheduler_(engine_, tokenizer, limits_of(load, cell, total_blocks), clock_, metrics_, tiers),
+        sinks_(load.requests.size()) {}
 
   /// Somebody asked for the common beginning before; nothing of that run counts.
   Status warm_up() {
-    PAGODA_TRY_STATUS(submit({load_.requests[kShorts + 1].prompt, 1}, 0, 0));
+    PAGODA_TRY(const auto sink, submit({load_.requests[kShorts + 1].prompt, 1, true}, 0, 0));
     PAGODA_TRY_STATUS(finish());
-    if (sinks_.back()->error) return *sinks_.back()->error;
-    sinks_.clear();
+    if (sink->error) return *sink->error;
     engine_.forget();
     return ok_status();
   }
 
   Status all() {
     if (cell_.cache == CacheState::kWarm) PAGODA_TRY_STATUS(warm_up());
-    if (cell_.batch == 1) {
-      for (size_t i = 0; i < load_.requests.size(); ++i) PAGODA_TRY_STATUS(alone(i));
-    } else {
-      PAGODA_TRY_STATUS(alone(0));
-      for (size_t i = 1; i < load_.requests.size(); ++i) PAGODA_TRY_STATUS(submit(load_.requests[i], 0, i));
-      PAGODA_TRY_STATUS(finish());
+    PAGODA_TRY_STATUS(alone(0));
+    for (size_t i = 1; i < load_.requests.size(); ++i) {
+      if (!load_.runs(i, cell_.batch)) continue;
+      if (cell_.batch == 1) {
+        PAGODA_TRY_STATUS(alone(i));
+      } else {
+        PAGODA_TRY(sinks_[i], submit(load_.requests[i], 0, i));
+      }
     }
+    PAGODA_TRY_STATUS(finish());
     for (const auto& sink : sinks_)
-      if (sink->error) return *sink->error;
+      if (sink && sink->error) return *sink->error;
     return ok_status();
   }
 
   std::vector<Answer> take_answers() {
     std::vector<Answer> answers;
-    for (size_t i = 0; i < load_.requests.size(); ++i) answers.push_back(std::move(sinks_[i]->answer));
+    for (size_t i = 0; i < load_.requests.size(); ++i)
+      if (!load_.requests[i].company) answers.push_back(std::move(sinks_[i]->answer));
     return answers;
   }
 
   Exercised exercised() const {
+    const auto loaded = [](engine::BlockTier* tier) {
+      return tier != nullptr ? tier->counters().blocks_loaded.load() : 0;
+    };
     Exercised e{.sequences = engine_.sequences(),
                 .prompt_rows = engine_.prompt_rows(),
                 .preemptions = metrics_.preemptions(),
-                .disk_blocks = disk_ != nullptr ? disk_->counters().blocks_loaded.load() : 0};
-    for (size_t i = 0; i < load_.requests.size(); ++i) e.cached_tokens.push_back(sinks_[i]->cached_tokens);
+                .disk_blocks = loaded(tiers_.disk),
+                .swapped_blocks = loaded(tiers_.host)};
+    for (const auto& sink : sinks_)
+      if (sink) e.cached_tokens.push_back(sink->cached_tokens);
     return e;
   }
 
@@ -115,10 +126,12 @@ class Run {
             .total_blocks = total_blocks,
             .prefix_caching = cell.cache != CacheState::kOff,
             .policy = scheduler::Policy::kPriority,  // the intruder's
+            .preemption = cell.preemption == Preemption::kSwap ? scheduler::PreemptionMode::kSwap
+                                                               : scheduler::PreemptionMode::kRecompute,
             .max_prompt_rows = cell.chunk};
   }
 
-  Status submit(const Load::One& one, int32_t priority, size_t index) {
+  Result<std::shared_ptr<AnswerSink>> submit(const Load::One& one, int32_t priority, size_t index) {
     auto sink = std::make_shared<AnswerSink>();
     scheduler::Request request;
     request.prompt = one.prompt;
@@ -132,8 +145,7 @@ class Run {
     request.sink = sink;
     PAGODA_TRY(const scheduler::RequestId id, scheduler_.submit(std::move(request)));
     static_cast<void>(id);
-    sinks_.push_back(std::move(sink));
-    return ok_status();
+    return sink;
   }
 
   Status finish() {
@@ -145,15 +157,15 @@ class Run {
 
   /// The first one meets the intruder, if it is to be preempted.
   Status alone(size_t i) {
-    PAGODA_TRY_STATUS(submit(load_.requests[i], 0, i));
+    PAGODA_TRY(sinks_[i], submit(load_.requests[i], 0, i));
     const bool disturbed = cell_.batch == 1 && cell_.preemption != Preemption::kNone && i == 0;
     if (disturbed) {
       while (sinks_[i]->answer.empty() && !sinks_[i]->finished) {
         PAGODA_TRY(const bool worked, scheduler_.step());
         PAGODA_CHECK(worked);
       }
-      PAGODA_TRY_STATUS(submit(load_.intruder, kIntruderPriority, load_.requests.size()));
-      sinks_.pop_back();  // the scheduler keeps it; nobody compares its answer
+      PAGODA_TRY(const auto nobody, submit(load_.intruder, kIntruderPriority, load_.requests.size()));
+      static_cast<void>(nobody);
     }
     return finish();
   }
@@ -161,11 +173,11 @@ class Run {
   const Load& load_;
   const Cell& cell_;
   ObservedEngine engine_;
-  engine::BlockStore* const disk_;
+  const scheduler::Tiers tiers_;
   const SteadyClock clock_;
   metrics::ServingMetrics metrics_{"determinism"};
   scheduler::Scheduler scheduler_;
-  std::vector<std::shared_ptr<AnswerSink>> sinks_;
+  std::vector<std::shared_ptr<AnswerSink>> sinks_;  // by request; null = not run
 };
 
 /// Whether the run was what the cell claims.
@@ -193,6 +205,9 @@ Status check_claims(const Exercised& e, const Cell& cell, const std::vector<int3
                               name_of(cell.cache), all, first));
   if ((cell.cache == CacheState::kDisk) != (e.disk_blocks > 0))
     return refuse(fmt::format("cache {}, but {} blocks came from disk", name_of(cell.cache), e.disk_blocks));
+  if ((cell.preemption == Preemption::kSwap) != (e.swapped_blocks > 0))
+    return refuse(fmt::format("preemption {}, but {} blocks came back from host memory", name_of(cell.preemption),
+                              e.swapped_blocks));
   return ok_status();
 }
 
@@ -207,7 +222,7 @@ class DiskBefore {
     std::unique_ptr<DiskBefore> disk(new DiskBefore(folder));
     const engine::KvFingerprint fingerprint{.digest = {}, .text = "verify", .block_bytes = engine.block_bytes()};
     PAGODA_TRY(disk->store_, engine::BlockStore::open({.folder = folder}, fingerprint));
-    Run before(engine, tokenizer, load, cell, load.blocks_max(), disk->store_.get());
+    Run before(engine, tokenizer, load, cell, load.blocks_max(), {.disk = disk->store_.get()});
     PAGODA_TRY_STATUS(before.warm_up());
     if (!disk->store_->flush(kFlushUs)) return Error{Code::kIo, folder + ": the common beginning was not written"};
     return disk;
@@ -228,20 +243,40 @@ class DiskBefore {
   std::unique_ptr<engine::BlockStore> store_{};
 };
 
-/// The largest pool in which the load does what the cell claims, found without computing: lengths are fixed, so what
-/// the scheduler does depends on the pool alone.
-Result<int32_t> choose_pool(const Load& load, const Cell& cell, const std::vector<int32_t>& chunks) {
+/// Host memory for all blocks of the load, if the cell swaps.
+Result<std::unique_ptr<engine::HostBlocks>> swap_space(const Load& load, const Cell& cell, int64_t block_bytes) {
+  if (cell.preemption != Preemption::kSwap || block_bytes == 0) return std::unique_ptr<engine::HostBlocks>();
+  return engine::HostBlocks::create({}, block_bytes, load.blocks_max() * block_bytes);
+}
+
+/// What a run would exercise in such a pool, found without computing: lengths are fixed, so what the scheduler does
+/// depends on the pool alone.
+Result<Exercised> rehearse(const Load& load, const Cell& cell, int32_t total_blocks, int64_t block_bytes) {
+  NullEngine nothing(block_bytes);
+  PAGODA_TRY(const auto host, swap_space(load, cell, block_bytes));
+  Run rehearsal(nothing, nullptr, load, cell, total_blocks, {.host = host.get()});
+  PAGODA_TRY_STATUS(rehearsal.all());
+  return rehearsal.exercised();
+}
+
+/// A large pool in which the load does what the cell claims.
+Result<int32_t> choose_pool(const Load& load, const Cell& cell, const std::vector<int32_t>& chunks,
+                            int64_t block_bytes) {
+  if (cell.preemption == Preemption::kNone) return load.blocks_max();
   int32_t least = blocks_of(load.intruder);
   for (const Load::One& one : load.requests) least = std::max(least, blocks_of(one));
-  if (cell.preemption == Preemption::kNone) return load.blocks_max();
   Cell rehearsed = cell;
-  if (cell.cache == CacheState::kDisk) rehearsed.cache = CacheState::kWarm;  // it comes before anybody enters
+  if (cell.cache == CacheState::kDisk) rehearsed.cache = CacheState::kCold;  // as empty at first, in as many blocks
+  int32_t preempts = least, too_large = load.blocks_max();
+  while (too_large - preempts > 1) {
+    const int32_t blocks = preempts + (too_large - preempts) / 2;
+    PAGODA_TRY(const Exercised e, rehearse(load, rehearsed, blocks, block_bytes));
+    (e.preemptions > 0 ? preempts : too_large) = blocks;
+  }
   Status claims = ok_status();
-  for (int32_t blocks = load.blocks_max(); blocks >= least; --blocks) {
-    NullEngine nothing;
-    Run rehearsal(nothing, nullptr, load, rehearsed, blocks);
-    PAGODA_TRY_STATUS(rehearsal.all());
-    claims = check_claims(rehearsal.exercised(), rehearsed, chunks);
+  for (int32_t blocks = preempts; blocks >= least; --blocks) {
+    PAGODA_TRY(const Exercised e, rehearse(load, rehearsed, blocks, block_bytes));
+    claims = check_claims(e, rehearsed, chunks);
     if (claims.ok()) return blocks;
   }
   return Error{Code::kInternal, "no KV pool makes this happen; in the smallest " + claims.error().message};
@@ -293,7 +328,17 @@ const char* name_of(CacheState cache) {
   return "off";
 }
 
-const char* name_of(Preemption preemption) { return preemption == Preemption::kNone ? "none" : "recompute"; }
+const char* name_of(Preemption preemption) {
+  switch (preemption) {
+    case Preemption::kNone:
+      return "none";
+    case Preemption::kRecompute:
+      return "recompute";
+    case Preemption::kSwap:
+      return "swap";
+  }
+  return "none";
+}
 
 std::vector<int32_t> Matrix::levels() const {
   const auto count = [](const auto& values) { return static_cast<int32_t>(values.size()); };
@@ -306,17 +351,31 @@ Cell Matrix::cell(const FactorRow& row) const {
   return {batches[at(0)], chunks[at(1)], caches[at(2)], preemptions[at(3)], threads[at(4)], isas[at(5)], row[6] == 1};
 }
 
-std::vector<Cell> pairwise_cells(const Matrix& matrix, int32_t least) {
-  const auto several = [&](const FactorRow& row) { return matrix.batches[static_cast<size_t>(row[0])] > 1; };
-  return cells_of(matrix, pairwise_rows(matrix.levels(), least, several));
+bool Matrix::possible(const FactorRow& row) const {
+  const Cell c = cell(row);
+  return c.cache != CacheState::kOff || c.preemption != Preemption::kSwap;
 }
 
-std::vector<Cell> all_cells(const Matrix& matrix) { return cells_of(matrix, all_rows(matrix.levels())); }
+std::vector<Cell> pairwise_cells(const Matrix& matrix, int32_t least) {
+  const auto several = [&](const FactorRow& row) { return matrix.batches[static_cast<size_t>(row[0])] > 1; };
+  const auto possible = [&](const FactorRow& row) { return matrix.possible(row); };
+  return cells_of(matrix, pairwise_rows(matrix.levels(), least, several, possible));
+}
+
+std::vector<Cell> all_cells(const Matrix& matrix) {
+  std::vector<FactorRow> rows = all_rows(matrix.levels());
+  std::erase_if(rows, [&](const FactorRow& row) { return !matrix.possible(row); });
+  return cells_of(matrix, rows);
+}
 
 int64_t Load::answer_tokens() const {
   int64_t tokens = 0;
-  for (const One& one : requests) tokens += one.max_tokens;
+  for (const One& one : requests) tokens += one.company ? 0 : one.max_tokens;
   return tokens;
+}
+
+bool Load::runs(size_t i, int32_t batch) const {
+  return !requests[i].company || batch > std::ssize(requests) - static_cast<int32_t>(kShorts - kCompared);
 }
 
 int32_t Load::blocks_max() const {
@@ -335,7 +394,7 @@ Load make_load(const std::vector<TokenId>& text) {
   Load load;
   const std::vector<TokenId> common = stretch(0, kCommon);
   const auto begin_alike = [&](size_t from, size_t own, int32_t answer) {
-    Load::One one{common, answer};
+    Load::One one{common, answer, false};
     const std::vector<TokenId> rest = stretch(from, own);
     one.prompt.insert(one.prompt.end(), rest.begin(), rest.end());
     load.requests.push_back(std::move(one));
@@ -343,11 +402,12 @@ Load make_load(const std::vector<TokenId>& text) {
   begin_alike(60, 66, 4);
   // With chunks of 16 rows about four of these enter in a step: the earlier ones are still there when the last enters.
   for (size_t i = 0; i < kShorts; ++i)
-    load.requests.push_back({stretch(2 * i + 1, i < kShorts - 5 ? 2 : 14), 16 - static_cast<int32_t>(i) / 8});
+    load.requests.push_back(
+        {stretch(2 * i + 1, i < kShorts - 5 ? 2 : 14), 16 - static_cast<int32_t>(i) / 8, i >= kCompared});
   begin_alike(23, 4, 14);
   begin_alike(25, 9, 12);
   begin_alike(16, 15, 8);
-  load.intruder = {stretch(40, 15), 40};
+  load.intruder = {stretch(40, 15), 56, true};
   return load;
 }
 
@@ -365,12 +425,13 @@ EngineNeeds needs_of(const Load& load, int32_t batch_max, int32_t chunk_max) {
 
 Result<CellResult> run_cell(engine::Engine& engine, const text::Tokenizer* tokenizer, const Matrix& matrix,
                             const Load& load, const Cell& cell) {
-  PAGODA_TRY(const int32_t blocks, choose_pool(load, cell, matrix.chunks));
+  PAGODA_TRY(const int32_t blocks, choose_pool(load, cell, matrix.chunks, engine.block_bytes()));
   std::unique_ptr<DiskBefore> disk;
   if (cell.cache == CacheState::kDisk) {
     PAGODA_TRY(disk, DiskBefore::create(engine, tokenizer, load, cell));
   }
-  Run run(engine, tokenizer, load, cell, blocks, disk ? disk->store() : nullptr);
+  PAGODA_TRY(const auto host, swap_space(load, cell, engine.block_bytes()));
+  Run run(engine, tokenizer, load, cell, blocks, {.host = host.get(), .disk = disk ? disk->store() : nullptr});
   PAGODA_TRY_STATUS(run.all());
   PAGODA_TRY_STATUS(check_claims(run.exercised(), cell, matrix.chunks));
   CellResult result{cell, 0, "", run.take_answers()};

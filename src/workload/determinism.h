@@ -22,6 +22,7 @@ enum class CacheState : uint8_t {
 enum class Preemption : uint8_t {
   kNone,
   kRecompute,  // a pool too small for all: some give their blocks back and are computed again
+  kSwap,       // the same, but their full blocks wait in host memory; impossible without prefix cache
 };
 
 /// One way to run the same requests.
@@ -43,34 +44,40 @@ struct Matrix {
   std::vector<int32_t> batches{1, 7, 32};
   std::vector<int32_t> chunks{16, 64, 512};  // ascending
   std::vector<CacheState> caches{CacheState::kOff, CacheState::kCold, CacheState::kWarm, CacheState::kDisk};
-  std::vector<Preemption> preemptions{Preemption::kNone, Preemption::kRecompute};
+  std::vector<Preemption> preemptions{Preemption::kNone, Preemption::kRecompute, Preemption::kSwap};
   std::vector<int32_t> threads{1, 2};
   std::vector<uint32_t> isas{};  // levels of this CPU, best first
 
   std::vector<int32_t> levels() const;  // how many values each has; the last factor is greedy, seeded
   Cell cell(const FactorRow& row) const;
+  /// All but swapping without a prefix cache, by which swapped blocks are found again.
+  bool possible(const FactorRow& row) const;
 };
 
-/// Cells in which any two values of any two factors meet, `least` or more (those beyond pairs run several requests at
-/// once, which is quick); ordered so that cells with the same engine
-/// (ISA and threads) follow each other. The first is the plainest: one by one, no cache, no preemption, one thread.
+/// Cells in which any two values of any two factors meet that can, `least` or more (those beyond pairs run several
+/// requests at once, which is quick); ordered so that cells with the same engine (ISA and threads) follow each other.
+/// The first is the plainest: one by one, no cache, no preemption, one thread.
 std::vector<Cell> pairwise_cells(const Matrix& matrix, int32_t least);
-/// Every combination, in the same order.
+/// Every possible combination, in the same order.
 std::vector<Cell> all_cells(const Matrix& matrix);
 
-/// The requests that every cell runs: the first alone (its prompt fills chunks), then the other 32 together: short ones
-/// that soon need a second block, then three that begin as the first one does. Where requests run one by one and the
-/// first is to be preempted, `intruder` takes its blocks; what it answers is not compared.
+/// The requests of a cell: the first alone (its prompt fills chunks), then the others together: short ones that soon
+/// need a second block, then three that begin as the first one does. Every cell runs and compares the same ones; large
+/// batches have others for company, whose answers nobody compares. Where requests run one by one and the first is to be
+/// preempted, `intruder` takes its blocks, and is not compared either.
 struct Load {
   struct One {
     std::vector<TokenId> prompt{};
     int32_t max_tokens = 0;
+    bool company = false;
   };
   std::vector<One> requests{};
   One intruder{};
 
-  int64_t answer_tokens() const;  // of all requests
-  int32_t blocks_max() const;     // KV blocks that hold all requests at once
+  int64_t answer_tokens() const;  // of those that are compared
+  /// Whether a cell of that batch runs requests[i].
+  bool runs(size_t i, int32_t batch) const;
+  int32_t blocks_max() const;  // KV blocks that hold all requests at once
 };
 /// `text`: any tokens, at least 64, no two stretches of three alike within the first 64; repeated as needed.
 Load make_load(const std::vector<TokenId>& text);
@@ -85,16 +92,16 @@ using Answer = std::vector<SeenToken>;
 
 struct CellResult {
   Cell cell;
-  int64_t tokens;      // sampled, over all requests
-  std::string sha256;  // hexadecimal, of all answers: count, then id and logprob bits of each token, little-endian
+  int64_t tokens;      // sampled, over the requests that are compared
+  std::string sha256;  // hexadecimal, of their answers: count, then id and logprob bits of each token, little-endian
   std::vector<Answer> answers;
 };
 
 /// Where a cell first differs from the cell it should equal.
 struct Difference {
-  size_t cell;       // index
-  size_t reference;  // index of the first cell with the same sampling
-  int32_t request;
+  size_t cell;                             // index
+  size_t reference;                        // index of the first cell with the same sampling
+  int32_t request;                         // of those that are compared
   int32_t position;                        // in the answer
   std::optional<SeenToken> expected, got;  // absent past an answer's end
 };
@@ -112,7 +119,8 @@ EngineNeeds needs_of(const Load& load, int32_t batch_max, int32_t chunk_max);
 /// as needs_of() says; `tokenizer` may be null.
 /// A disk cell keeps its blocks in a folder of its own below the system's temporary one, and removes it.
 /// Errors: kInternal when the engine fails, or when the run did not exercise what the cell claims (batch not reached,
-/// chunk not filled, no hit, no block from disk, no preemption): such a cell would prove nothing. kIo without a folder.
+/// chunk not filled, no hit, no block from disk, no preemption, no block that came back from host memory): such a cell
+/// would prove nothing. kIo without a folder.
 Result<CellResult> run_cell(engine::Engine& engine, const text::Tokenizer* tokenizer, const Matrix& matrix,
                             const Load& load, const Cell& cell);
 

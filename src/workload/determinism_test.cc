@@ -39,13 +39,14 @@ class BrokenEngine : public engine::Engine {
       if (auto& token = out.value().chunks[i].token; token && lies(batch, batch.chunks[i])) token->logprob -= 1;
     return out;
   }
-  int64_t block_bytes() const override { return inner_.block_bytes(); }
+  int64_t block_bytes() const override { return keeps_blocks ? 0 : inner_.block_bytes(); }
   void save_block(BlockId block, std::span<std::byte> into) const override { inner_.save_block(block, into); }
   void load_block(BlockId block, std::span<const std::byte> from) override {
     inner_.load_block(block, from);
     loaded_ = true;
   }
   bool lies_after_loads = false;
+  bool keeps_blocks = false;  // no other tier gets them
 
  private:
   bool lies(const engine::Batch& batch, const engine::SequenceChunk& chunk) const {
@@ -77,7 +78,7 @@ Result<std::vector<CellResult>> run(const std::vector<Cell>& cells, BrokenEngine
 
 TEST(Determinism, EveryCellOfTheMatrixExercisesWhatItClaims) {
   const std::vector<Cell> cells = all_cells(matrix());
-  ASSERT_EQ(cells.size(), 3u * 3 * 4 * 2 * 2 * 2);
+  ASSERT_EQ(cells.size(), 3u * 3 * (4 * 3 - 1) * 2 * 2);  // no swapping without prefix cache
   for (const Cell& cell : cells) {
     if (cell.threads == 2) continue;  // the fake engine has no threads
     const auto results = run({cell});
@@ -131,12 +132,33 @@ TEST(Determinism, FindsWhatOnlyChunksCacheOrPreemptionBreak) {
   }));
 }
 
-TEST(Determinism, FindsWhatTheDiskBreaks) {
-  const auto results = run(pairwise_cells(matrix(), 24), nullptr, true);
-  ASSERT_TRUE(results.ok()) << results.error().message;
-  const auto difference = first_difference(results.value());
-  ASSERT_TRUE(difference);
-  EXPECT_EQ(results.value()[difference->cell].cell.cache, CacheState::kDisk);
+TEST(Determinism, FindsWhatTheTiersBreak) {
+  std::vector<Cell> cells = pairwise_cells(matrix(), 24);
+  for (const bool swap : {false, true}) {
+    std::erase_if(cells, [&](const Cell& cell) { return swap && cell.cache == CacheState::kDisk; });
+    const auto results = run(cells, nullptr, true);
+    ASSERT_TRUE(results.ok()) << results.error().message;
+    const auto difference = first_difference(results.value());
+    ASSERT_TRUE(difference);
+    const Cell& found = results.value()[difference->cell].cell;
+    EXPECT_TRUE(found.cache == CacheState::kDisk || found.preemption == Preemption::kSwap);
+    EXPECT_TRUE(!swap || found.preemption == Preemption::kSwap);
+  }
+}
+
+TEST(Determinism, RefusesASwapThatDoesNotHappen) {
+  const EngineNeeds needs = needs_of(load(), 32, 512);
+  scheduler::FakeEngine fake({.max_num_seqs = needs.max_num_seqs,
+                              .max_num_batched_tokens = needs.max_num_batched_tokens,
+                              .max_model_len = needs.max_model_len,
+                              .total_blocks = needs.total_blocks},
+                             nullptr);
+  BrokenEngine engine(fake, nullptr);
+  engine.keeps_blocks = true;
+  const Cell cell{7, 64, CacheState::kCold, Preemption::kSwap, 1, isa::kLevelPortable, false};
+  const auto result = run_cell(engine, nullptr, matrix(), load(), cell);
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().message, HasSubstr("no KV pool makes this happen"));
 }
 
 TEST(Determinism, RefusesACellThatProvesNothing) {

@@ -44,6 +44,10 @@ class ObservedEngine final : public engine::Engine {
 /// Computes nothing and samples token 0: for rehearsing what a scheduler does with a load whose lengths are fixed.
 class NullEngine final : public engine::Engine {
  public:
+  /// `block_bytes`: of the engine that it stands for, whose blocks may go to other tiers; nothing is copied.
+  explicit NullEngine(int64_t block_bytes) : block_bytes_(block_bytes) {}
+
+  int64_t block_bytes() const override { return block_bytes_; }
   Result<engine::StepOutput> run(const engine::Batch& batch) override {
     engine::StepOutput out;
     for (const engine::SequenceChunk& chunk : batch.chunks) {
@@ -52,6 +56,9 @@ class NullEngine final : public engine::Engine {
     }
     return out;
   }
+
+ private:
+  const int64_t block_bytes_;
 };
 
 }  // namespace pagoda::workload

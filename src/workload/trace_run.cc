@@ -83,7 +83,9 @@ Result<TraceRun> run_trace(engine::Engine& engine, const scheduler::Limits& limi
       std::this_thread::sleep_for(
           std::chrono::duration<double>(std::clamp(requests[sinks.size()].arrival_s - now_s(), 0.0, 0.01)));
   }
-  TraceRun run{{}, std::move(counting.points), scheduler.load().kv_us, metrics.preemptions(), 0, 0xCBF29CE484222325ull};
+  const scheduler::Scheduler::Load load = scheduler.load();
+  TraceRun run{{}, std::move(counting.points), load.kv_us, metrics.preemptions(), load.padding_rows,
+               0,  0xCBF29CE484222325ull};
   for (size_t i = 0; i < sinks.size(); ++i) {
     TimingSink& sink = *sinks[i];
     if (sink.error) return *sink.error;

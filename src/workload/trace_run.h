@@ -37,8 +37,9 @@ struct TraceRun {
   std::vector<BatchPoint> batches;  // one a step
   metrics::KvUse kv_us;             // the pool's slots times microseconds, by use
   int64_t preemptions;
-  double seconds;   // from the first arrival to the last token
-  uint64_t digest;  // of all answers: runs of one load must agree, whatever the mode
+  int64_t padding_rows;  // that a static batch's prompts would be padded by; not computed
+  double seconds;        // from the first arrival to the last token
+  uint64_t digest;       // of all answers: runs of one load must agree, whatever the mode
 };
 
 /// Serves the requests as they arrive, on the engine and the scheduler that serve. Blocks the thread until all ended.

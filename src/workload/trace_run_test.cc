@@ -30,6 +30,9 @@ TEST(TraceRun, EveryModeGivesTheSameAnswersAndPagedWastesLeast) {
   EXPECT_EQ(runs[0].digest, runs[2].digest);
   EXPECT_GT(runs[0].requests.back().cached_tokens, 0);
   EXPECT_EQ(runs[0].kv_us.reserved, 0);
+  EXPECT_EQ(runs[0].padding_rows, 0);
+  EXPECT_EQ(runs[1].padding_rows, 0);
+  EXPECT_GT(runs[2].padding_rows, 0);
 }
 
 TEST(TraceRun, Percentiles) {
