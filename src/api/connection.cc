@@ -270,8 +270,16 @@ awaitable<bool> Connection::stream(PreparedGeneration& prepared, Inbox& inbox, F
       bytes = format_head(head, framing);
       head_sent = true;
     }
-    std::string events = prepared.writer->add(std::move(deltas));
-    if (last) events += prepared.writer->stream_end();
+    std::string events;
+    std::function<void()> write_events = [&] {
+      events = prepared.writer->add(std::move(deltas));
+      if (last) events += prepared.writer->stream_end();
+    };
+    if (prepared.writer->may_wait()) {
+      co_await run_on_pool(std::move(write_events));
+    } else {
+      write_events();
+    }
     bytes += framing.chunked && !events.empty() ? format_chunk(events) : events;
     // The last chunk goes right behind [DONE]: clients wait for it before they use the connection again.
     if (last && framing.chunked) bytes += format_chunk("");
@@ -282,7 +290,7 @@ awaitable<bool> Connection::stream(PreparedGeneration& prepared, Inbox& inbox, F
 
 awaitable<bool> Connection::collect(PreparedGeneration& prepared, Inbox& inbox, Framing framing) {
   deadline_ = Clock::time_point::max();
-  while (!inbox.finished()) {
+  while (!inbox.finished() && !inbox.failed()) {  // what a failed one leaves running is cancelled by generate()
     if (peer_gone_) co_return false;
     co_await wait_for_news();
   }

@@ -39,13 +39,14 @@ void Inbox::push(int32_t choice, scheduler::Event event) {
       ended_[c] = true;
       --running_;
     }
+    failed_ = failed_ || event.error.has_value();
     const bool room = streaming_ ? unread_.size() < kUnmergedMax : last_of_choice_[c] < 0;
     if (room || last_of_choice_[c] < 0) {
       last_of_choice_[c] = static_cast<int32_t>(unread_.size());
       unread_.push_back(Delta{.choice = choice});
     }
     merge(choice, std::move(event));
-    if ((streaming_ || running_ == 0) && !notified_) notify = notified_ = true;
+    if ((streaming_ || running_ == 0 || failed_) && !notified_) notify = notified_ = true;
   }
   if (notify) notify_();
 }
@@ -54,6 +55,7 @@ void Inbox::merge(int32_t choice, scheduler::Event event) {
   Delta& delta = unread_[static_cast<size_t>(last_of_choice_[static_cast<size_t>(choice)])];
   delta.tokens += event.token.has_value() ? 1 : 0;
   delta.text += event.text;
+  if (event.token) delta.ids.push_back(event.token->id);
   if (keep_sampled_ && event.token) delta.sampled.push_back(std::move(*event.token));
   std::move(event.prompt_scores.begin(), event.prompt_scores.end(), std::back_inserter(delta.prompt_scores));
   if (event.finish) {
@@ -80,6 +82,11 @@ std::vector<Delta> Inbox::take() {
 bool Inbox::finished() const {
   const std::lock_guard lock(mutex_);
   return running_ == 0;
+}
+
+bool Inbox::failed() const {
+  const std::lock_guard lock(mutex_);
+  return failed_;
 }
 
 }  // namespace pagoda::api

@@ -17,6 +17,7 @@ struct Delta {
   int32_t choice = 0;  // over all prompts of the request: prompt * n + choice
   int32_t tokens = 0;  // events merged into this
   std::string text{};
+  std::vector<TokenId> ids{};                     // of these tokens
   std::vector<sampling::SampledToken> sampled{};  // only if the request wants ids or logprobs
   std::vector<engine::PromptScore> prompt_scores{};
   std::optional<scheduler::FinishReason> finish{};
@@ -40,7 +41,7 @@ class Inbox : public std::enable_shared_from_this<Inbox> {
   static constexpr size_t kUnmergedMax = 64;
 
   /// `notify` is called from the worker thread whenever take() has news after it had none: for every token if
-  /// `streaming`, else at the end.
+  /// `streaming`, else at the end or when a choice fails.
   Inbox(int32_t choices, bool streaming, bool keep_sampled, std::function<void()> notify);
 
   /// The sink of one scheduler request whose choice 0 is `first_choice` here.
@@ -50,6 +51,8 @@ class Inbox : public std::enable_shared_from_this<Inbox> {
   std::vector<Delta> take();
   /// All choices have ended (what they said may still be waiting in take()).
   bool finished() const;
+  /// One has failed: a whole answer will not come any more.
+  bool failed() const;
 
  private:
   class Sink;
@@ -64,6 +67,7 @@ class Inbox : public std::enable_shared_from_this<Inbox> {
   std::vector<int32_t> last_of_choice_;  // index in unread_, -1 if none
   std::vector<bool> ended_;
   int32_t running_;
+  bool failed_ = false;
   bool notified_ = false;
 };
 

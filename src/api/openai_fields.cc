@@ -86,6 +86,7 @@ Status read_flags(const JsonField& root, GenerationRequest& request) {
   PAGODA_TRY(request.include_stop_str_in_output, root.get("include_stop_str_in_output").boolean_or(false));
   PAGODA_TRY(request.skip_special_tokens, root.get("skip_special_tokens").boolean_or(true));
   PAGODA_TRY(request.stream, root.get("stream").boolean_or(false));
+  PAGODA_TRY(request.receipt, root.get("receipt").boolean_or(true));
   PAGODA_TRY(request.return_token_ids, root.get("return_token_ids").boolean_or(false));
   PAGODA_TRY(request.return_tokens_as_token_ids, root.get("return_tokens_as_token_ids").boolean_or(false));
   const JsonField options = root.get("stream_options");

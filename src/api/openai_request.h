@@ -55,6 +55,7 @@ struct GenerationRequest {
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage_stats = false;
+  bool receipt = true;  // the answer ends with one
   bool return_token_ids = false;
   bool return_tokens_as_token_ids = false;  // logprobs name tokens "token:ID"
 };

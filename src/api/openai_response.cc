@@ -21,20 +21,7 @@ constexpr double kLogprobMin = -9999.;
 /// A float becomes the double of the same value, everywhere: clients compare logprobs for equality.
 double exact(float logprob) { return std::isnan(logprob) ? kLogprobMin : std::max<double>(logprob, kLogprobMin); }
 
-Json finish_name(const std::optional<FinishReason>& finish) {
-  if (!finish) return nullptr;
-  switch (*finish) {
-    case FinishReason::kStop:
-      return "stop";
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kCancelled:
-      return "abort";
-    case FinishReason::kError:
-      return "error";
-  }
-  return nullptr;
-}
+Json finish_name(const std::optional<FinishReason>& finish) { return finish ? Json(name_of(*finish)) : Json(nullptr); }
 
 const char* exit_name(scheduler::CacheExit exit) {
   using scheduler::CacheExit;
@@ -78,12 +65,16 @@ class Writer : public ResponseWriter {
   Writer(ResponseFacts facts, const text::Tokenizer& tokenizer)
       : facts_(std::move(facts)),
         texts_(tokenizer, facts_.generation.return_tokens_as_token_ids),
-        choices_(facts_.prompts.size() * static_cast<size_t>(facts_.generation.n)) {}
+        choices_(facts_.prompts.size() * static_cast<size_t>(facts_.generation.n)),
+        unfinished_(choices_.size()) {}
 
   std::string add(std::vector<Delta> deltas) override {
     std::string events;
     for (Delta& delta : deltas) {
       Choice& choice = choices_[static_cast<size_t>(delta.choice)];
+      if (delta.finish) --unfinished_;
+      choice.all.ids.insert(choice.all.ids.end(), delta.ids.begin(), delta.ids.end());
+      if (delta.finish) choice.all.finish = delta.finish;
       if (facts_.generation.stream) {
         events += stream_event(delta, choice);
         choice.started = true;
@@ -104,6 +95,7 @@ class Writer : public ResponseWriter {
       last.member("choices", Json::array());
       last.member("usage", total_usage());
       last.member("cache", cache_report());
+      add_receipt(last);
       events = sse_event(std::move(last).done());
     }
     return events + "data: [DONE]\n\n";
@@ -120,14 +112,18 @@ class Writer : public ResponseWriter {
     answer.member("usage", total_usage());
     answer.member("cache", cache_report());
     finish_body(answer);
+    add_receipt(answer);
     return std::move(answer).done();
   }
+
+  bool may_wait() const override { return facts_.receipts != nullptr && !facts_.receipts->ready(); }
 
  protected:
   virtual const char* object_name(bool streaming) const = 0;
   virtual std::string stream_choice(const Delta& delta, Choice& choice) = 0;
   virtual std::string whole_choice(const Delta& all) = 0;
   virtual void finish_body(JsonText& /*answer*/) {}
+  virtual bool is_chat() const = 0;
 
   const GenerationRequest& generation() const { return facts_.generation; }
   bool wants_logprobs() const { return facts_.generation.sampling.logprobs >= 0; }
@@ -180,6 +176,7 @@ class Writer : public ResponseWriter {
   ResponseFacts facts_;
   const TokenTexts texts_;
   std::vector<Choice> choices_;
+  size_t unfinished_;  // of the choices
 
  private:
   static void keep_cache(const Delta& delta, Delta& all) {
@@ -222,9 +219,24 @@ class Writer : public ResponseWriter {
     json.member_text("choices", "[" + stream_choice(delta, choice) + "]");
     if (generation().continuous_usage_stats)
       json.member("usage", usage(delta.prompt_tokens, delta.completion_tokens, delta.cached_tokens));
+    if (unfinished_ == 0 && !generation().include_usage) add_receipt(json);  // else the usage event is the last
     std::string events = sse_event(std::move(json).done());
     if (delta.error) events += sse_event(error_body(http_status(delta.error->code), *delta.error));
     return events;
+  }
+
+  /// An answer that was broken off has none: nothing says where.
+  void add_receipt(JsonText& json) const {
+    if (facts_.receipts == nullptr) return;
+    std::vector<ReceiptChoice> choices;
+    for (const Choice& choice : choices_) {
+      const auto finish = choice.all.finish;
+      if (finish != FinishReason::kStop && finish != FinishReason::kLength) return;
+      choices.push_back(receipt_choice(choice.all.ids, *finish));
+    }
+    std::vector<ReceiptPrompt> prompts;
+    for (const PromptEcho& prompt : facts_.prompts) prompts.push_back(receipt_prompt(prompt.ids, prompt.max_tokens));
+    json.member("receipt", receipt_json(*facts_.receipts, facts_.generation, is_chat(), facts_.echo, prompts, choices));
   }
 
   static Json usage(int64_t prompt_tokens, int64_t completion_tokens, int64_t cached_tokens) {
@@ -271,6 +283,8 @@ class ChatWriter final : public Writer {
   const char* object_name(bool streaming) const override {
     return streaming ? "chat.completion.chunk" : "chat.completion";
   }
+
+  bool is_chat() const override { return true; }
 
   std::string stream_choice(const Delta& delta, Choice& choice) override {
     Json said = Json::object();
@@ -374,6 +388,8 @@ class CompletionWriter final : public Writer {
 
  private:
   const char* object_name(bool /*streaming*/) const override { return "text_completion"; }
+
+  bool is_chat() const override { return false; }
 
   std::string stream_choice(const Delta& delta, Choice& choice) override {
     const bool echo = facts_.echo && !choice.started;

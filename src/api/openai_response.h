@@ -6,6 +6,7 @@
 
 #include "api/inbox.h"
 #include "api/openai_request.h"
+#include "api/receipt.h"
 #include "text/tokenizer.h"
 
 namespace pagoda::api {
@@ -28,6 +29,7 @@ struct PromptEcho {
   std::vector<TokenId> ids{};
   std::string text{};                   // what `echo` puts before the answer
   std::vector<int32_t> text_offsets{};  // by token, in characters of `text`; only with echo and logprobs
+  int32_t max_tokens = 0;               // of each of its answers
 };
 
 /// What a response says about the request it answers.
@@ -38,7 +40,8 @@ struct ResponseFacts {
   int64_t created_unix_s = 0;
   GenerationRequest generation{};
   bool echo = false;
-  std::vector<PromptEcho> prompts{};  // choice c belongs to prompts[c / n]
+  std::vector<PromptEcho> prompts{};                // choice c belongs to prompts[c / n]
+  std::shared_ptr<const ReceiptSource> receipts{};  // null = the answer carries none
 };
 
 /// Writes OpenAI's response objects from deltas: either events for a stream, or one body at the end.
@@ -51,6 +54,8 @@ class ResponseWriter {
   virtual std::string stream_end() = 0;
   /// The whole answer, once every choice has finished.
   virtual std::string body() = 0;
+  /// The others may wait for something slow now: not for a thread that serves sockets.
+  virtual bool may_wait() const = 0;
 };
 
 std::unique_ptr<ResponseWriter> make_chat_writer(ResponseFacts facts, const text::Tokenizer& tokenizer);

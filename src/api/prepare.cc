@@ -58,27 +58,6 @@ Status check_reservation(const std::vector<scheduler::Request>& requests) {
   return ok_status();
 }
 
-scheduler::Request scheduler_request(const GenerationRequest& generation, std::vector<TokenId> prompt,
-                                     int32_t max_tokens) {
-  scheduler::Request request;
-  request.prompt = std::move(prompt);
-  request.sampling = generation.sampling;
-  request.sampling.min_tokens = std::min(request.sampling.min_tokens, max_tokens);
-  request.n = generation.n;
-  request.max_tokens = max_tokens;
-  request.stop = generation.stop;
-  request.stop_token_ids = generation.stop_token_ids;
-  request.ignore_eos = generation.ignore_eos;
-  request.include_stop_str_in_output = generation.include_stop_str_in_output;
-  request.skip_special_tokens = generation.skip_special_tokens;
-  request.prompt_logprobs = generation.prompt_logprobs;
-  request.priority = generation.priority;
-  request.account = generation.user;
-  request.deadline_us = generation.deadline_us;
-  request.cache_salt = generation.cache_salt;
-  return request;
-}
-
 ResponseFacts response_facts(const GenerationRequest& generation, const Backend& backend, std::string_view id_prefix) {
   ResponseFacts facts;
   facts.id = random_id(id_prefix);
@@ -86,6 +65,7 @@ ResponseFacts response_facts(const GenerationRequest& generation, const Backend&
   facts.fingerprint = backend.fingerprint;
   facts.created_unix_s = std::time(nullptr);
   facts.generation = generation;
+  if (generation.receipt) facts.receipts = backend.receipts;
   return facts;
 }
 
@@ -141,6 +121,27 @@ PromptEcho tokenize_prompt(const Prompt& prompt, const CompletionRequest& reques
 
 }  // namespace
 
+scheduler::Request scheduler_request(const GenerationRequest& generation, std::vector<TokenId> prompt,
+                                     int32_t max_tokens) {
+  scheduler::Request request;
+  request.prompt = std::move(prompt);
+  request.sampling = generation.sampling;
+  request.sampling.min_tokens = std::min(request.sampling.min_tokens, max_tokens);
+  request.n = generation.n;
+  request.max_tokens = max_tokens;
+  request.stop = generation.stop;
+  request.stop_token_ids = generation.stop_token_ids;
+  request.ignore_eos = generation.ignore_eos;
+  request.include_stop_str_in_output = generation.include_stop_str_in_output;
+  request.skip_special_tokens = generation.skip_special_tokens;
+  request.prompt_logprobs = generation.prompt_logprobs;
+  request.priority = generation.priority;
+  request.account = generation.user;
+  request.deadline_us = generation.deadline_us;
+  request.cache_salt = generation.cache_salt;
+  return request;
+}
+
 Result<std::vector<TokenId>> conversation_ids(const ChatRequest& request, bool add_special, const Backend& backend) {
   if (backend.chat_template == nullptr) {
     return Error{Code::kInvalidRequest,
@@ -149,7 +150,7 @@ Result<std::vector<TokenId>> conversation_ids(const ChatRequest& request, bool a
                  "messages"};
   }
   ChatTemplateOptions options = request.options;
-  options.today_unix_s = std::time(nullptr);
+  if (options.today_unix_s == 0) options.today_unix_s = std::time(nullptr);
   Result<std::vector<text::PromptPart>> parts = backend.chat_template->render(request.messages, options);
   if (!parts.ok()) {
     Error error = parts.error();
@@ -162,10 +163,12 @@ Result<std::vector<TokenId>> conversation_ids(const ChatRequest& request, bool a
 
 Result<PreparedGeneration> prepare_chat(ChatRequest request, const Backend& backend, uint64_t seed) {
   if (!request.generation.seeded) request.generation.sampling.seed = seed;
+  ResponseFacts facts = response_facts(request.generation, backend, "chatcmpl-");
+  // The answer says of what moment its date is: a replay renders the same.
+  if (request.options.today_unix_s == 0) request.options.today_unix_s = facts.created_unix_s;
   PAGODA_TRY(std::vector<TokenId> ids, conversation_ids(request, request.add_special_tokens, backend));
   PAGODA_TRY(const int32_t max_tokens, answer_tokens(request.generation, std::ssize(ids), backend.facts, "messages"));
-  ResponseFacts facts = response_facts(request.generation, backend, "chatcmpl-");
-  facts.prompts.push_back({.ids = ids});
+  facts.prompts.push_back({.ids = ids, .max_tokens = max_tokens});
   std::vector<scheduler::Request> requests;
   requests.push_back(scheduler_request(request.generation, std::move(ids), max_tokens));
   PAGODA_TRY_STATUS(check_reservation(requests));
@@ -192,6 +195,7 @@ Result<PreparedGeneration> prepare_completion(CompletionRequest request, const B
     if (score_prompt) {
       requests.back().prompt_logprobs = std::max(generation.sampling.logprobs, generation.prompt_logprobs.value_or(0));
     }
+    echo.max_tokens = max_tokens;
     facts.prompts.push_back(std::move(echo));
   }
   PAGODA_TRY_STATUS(check_reservation(requests));

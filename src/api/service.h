@@ -13,6 +13,7 @@
 #include "api/inbox.h"
 #include "api/openai_request.h"
 #include "api/openai_response.h"
+#include "api/receipt.h"
 #include "core/clock.h"
 #include "metrics/serving_metrics.h"
 #include "scheduler/scheduler.h"
@@ -29,7 +30,8 @@ struct Backend {
   metrics::ServingMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
   ModelFacts facts{};
-  std::string fingerprint{};  // system_fingerprint of every answer
+  std::string fingerprint{};                        // system_fingerprint of every answer
+  std::shared_ptr<const ReceiptSource> receipts{};  // null = answers carry none
 };
 
 /// A request that was judged, rendered and tokenized, and only needs sinks.

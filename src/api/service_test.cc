@@ -150,7 +150,9 @@ TEST_F(ServiceTest, ReportsCachedTokensBySalt) {
   const std::string x = std::string(40, 'x');
   EXPECT_EQ(cached(R"("n":2,"prompt":[")" + x + R"(","y","x","xxz",")" + x + "\"]"), 40 + 1 + 1 + 3 + 40);
   const Json report = post("/v1/completions", "{" + prompt + R"(,"n":2})").json()["cache"];
-  EXPECT_EQ(report, Json::parse(R"([{"cached_tokens":40,"from":{"pool":40,"host":0,"disk":0},"left_at":40,"why":"complete"}])"));
+  EXPECT_EQ(
+      report,
+      Json::parse(R"([{"cached_tokens":40,"from":{"pool":40,"host":0,"disk":0},"left_at":40,"why":"complete"}])"));
   const Json both = post("/v1/completions", R"({"prompt":["new text","x"],"cache_salt":"C","stream":true,)"
                                             R"("stream_options":{"include_usage":true}})")
                         .events()
@@ -376,6 +378,69 @@ TEST_F(ServiceTest, AccountsAreKeysOrUsers) {
   EXPECT_EQ(account({}, ""), "me");
   EXPECT_EQ(account({"k1"}, "k1"), "me");
   EXPECT_EQ(account({"k1", "k2"}, "k2"), "k2");
+}
+
+/// Answers that carry receipts.
+class ReceiptTest : public ServiceTest {
+ protected:
+  ReceiptTest() {
+    auto with = std::make_shared<Backend>(*backend.backend());
+    with->receipts = std::make_shared<ReceiptSource>(ReceiptSource{.build = "pagoda test",
+                                                                   .model = "m",
+                                                                   .model_sha256 = [] { return std::string(64, '0'); },
+                                                                   .ready = [] { return true; },
+                                                                   .kv_k = "f16",
+                                                                   .kv_v = "f16",
+                                                                   .max_model_len = 256,
+                                                                   .chat_template = "{{ messages }}"});
+    service.set_backend(with);
+  }
+  Receipt receipt_of(const Json& document) {
+    const auto read = read_receipt(JsonField(document["receipt"]), backend.facts);
+    EXPECT_TRUE(read.ok()) << read.error().message << document.dump();
+    return read.ok() ? read.value() : Receipt{};
+  }
+};
+
+// Goal: an answer ends with a receipt of exactly its tokens and settings, whole or streamed, and without one on
+// request.
+TEST_F(ReceiptTest, EveryWholeAnswerHasOne) {
+  const Json whole = post("/v1/chat/completions", "{" + kHi + R"(,"seed":7,"n":2,"temperature":0.5})").json();
+  const Receipt receipt = receipt_of(whole);
+  std::vector<TokenId> said;
+  for (const char c : std::string("Hello, world")) said.push_back(test_byte(c));
+  said.push_back(kTestEos);
+  ASSERT_EQ(receipt.choices.size(), 2u);
+  for (const ReceiptChoice& choice : receipt.choices) {
+    EXPECT_EQ(choice.ids, said);
+    EXPECT_EQ(choice.finish_reason, "stop");
+  }
+  EXPECT_EQ(receipt.prompts[0].tokens, whole["usage"]["prompt_tokens"]);
+  EXPECT_EQ(receipt.prompts[0].max_tokens, 256 - receipt.prompts[0].tokens);
+  EXPECT_EQ(receipt.generation.sampling.seed, 7u);
+  EXPECT_EQ(receipt.generation.sampling.temperature, 0.5f);
+  const Json unseeded = post("/v1/completions", R"({"prompt":["a","b"],"max_tokens":3,"echo":true})").json();
+  const Receipt two = receipt_of(unseeded);
+  EXPECT_EQ(static_cast<int64_t>(two.generation.sampling.seed), unseeded["seed"]);
+  EXPECT_TRUE(two.echo);
+  EXPECT_EQ(two.chat_template_sha256, "");
+  ASSERT_EQ(two.prompts.size(), 2u);
+  EXPECT_EQ(two.choices[1].finish_reason, "length");
+  EXPECT_FALSE(post("/v1/completions", R"({"prompt":"a","receipt":false})").json().contains("receipt"));
+}
+
+TEST_F(ReceiptTest, AStreamsLastEventHasIt) {
+  for (const std::string usage : {"", R"(,"stream_options":{"include_usage":true})"}) {
+    const std::vector<Json> events =
+        post("/v1/chat/completions", "{" + kHi + R"(,"n":3,"stream":true)" + usage + "}").events();
+    for (size_t i = 0; i + 1 < events.size(); ++i) EXPECT_FALSE(events[i].contains("receipt"));
+    const Receipt receipt = receipt_of(events.back());
+    ASSERT_EQ(receipt.choices.size(), 3u);
+    for (const ReceiptChoice& choice : receipt.choices) EXPECT_EQ(choice.tokens, 13);
+    EXPECT_EQ(events.back().contains("usage"), !usage.empty());
+  }
+  const std::vector<Json> failed = post("/v1/completions", R"({"prompt":["a","b!"],"stream":true})").events();
+  for (const Json& event : failed) EXPECT_FALSE(event.contains("receipt"));
 }
 
 // Goal: a client that does not read costs a bounded number of deltas and loses nothing. Method: 1000 events, none

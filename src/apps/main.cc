@@ -27,6 +27,7 @@ int parse_and_run(int argc, char** argv) {
   add_list(app, invocation);
   add_plan(app, invocation);
   add_pull(app, invocation);
+  add_replay(app, invocation);
   add_run(app, invocation);
   add_serve(app, invocation);
   add_template(app, invocation);

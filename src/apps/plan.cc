@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "apps/bench.h"
+#include "apps/engine_flags.h"
 #include "apps/exit_code.h"
-#include "apps/kv_flags.h"
 #include "apps/kv_tiers.h"
 #include "apps/memory_plan.h"
 #include "apps/verbs.h"
@@ -18,10 +18,7 @@ namespace {
 
 struct PlanOptions {
   std::string model;
-  engine::EngineOptions engine{};
-  KvFlags kv{};
-  uint64_t kv_cache_bytes = 0;
-  std::string swap_space = "0";
+  EngineFlags engine{};
   int32_t context = 512;  // tokens, of the floors
   bool json = false;
 };
@@ -48,17 +45,15 @@ Result<Floors> measure_floors(const sizing::ModelCost& cost, int32_t threads, co
   for (const kernels::StreamRate& rate : streams.rates) bandwidth = std::max(bandwidth, rate.gb_s);
   const sizing::MachineLimits limits = limits_of(bandwidth, kernels::measure_arithmetic_rates(pool, isa));
   return Floors{bandwidth, sizing::decode_step_seconds(cost, limits, o.context, 1),
-                sizing::decode_step_seconds(cost, limits, o.context, o.engine.max_num_seqs),
+                sizing::decode_step_seconds(cost, limits, o.context, o.engine.options.max_num_seqs),
                 sizing::prefill_seconds(cost, limits, o.context)};
 }
 
 Result<Plan> make_plan(const PlanOptions& o) {
   PAGODA_TRY(const std::string path, weights::resolve_model(o.model));
   PAGODA_TRY(const auto file, weights::GgufFile::open(path));
-  engine::EngineOptions options = o.engine;
-  options.kv_cache_bytes = static_cast<int64_t>(o.kv_cache_bytes);
-  options.kv_types = o.kv.types();
-  PAGODA_TRY(const int64_t swap_bytes, parse_swap_space(o.swap_space));
+  const engine::EngineOptions options = o.engine.engine_options();
+  PAGODA_TRY(const int64_t swap_bytes, parse_swap_space(o.engine.swap_space));
   PAGODA_TRY(ServePlan serve, plan_memory(*file, options, swap_bytes));
   const sizing::ModelCost cost = model_cost(*file, serve.engine.config, options.kv_types);
   const sizing::KvBytesPerToken per_token = sizing::kv_bytes_per_token(cost.layers, cost.k, cost.v);
@@ -90,7 +85,7 @@ void print_json(const Plan& plan, const PlanOptions& o, const Status& fits) {
                                  {{"context", o.context},
                                   {"bandwidth_gb_s", plan.floors.bandwidth_gb_s},
                                   {"tpot_ms", plan.floors.tpot_s * 1e3},
-                                  {"sequences", o.engine.max_num_seqs},
+                                  {"sequences", o.engine.options.max_num_seqs},
                                   {"tpot_batch_ms", plan.floors.tpot_batch_s * 1e3},
                                   {"ttft_ms", plan.floors.ttft_s * 1e3}}}};
   out["refusal"] = nullptr;
@@ -120,7 +115,7 @@ void print_table(const Plan& plan, const PlanOptions& o, const Status& fits) {
   fmt::print("{:<28} {:>10.2f} ms at context {}, {:.1f} GB/s\n", "least time of a token", plan.floors.tpot_s * 1e3,
              o.context, plan.floors.bandwidth_gb_s);
   fmt::print("{:<28} {:>10.2f} ms a token of each of {}\n", "... all sequences together",
-             plan.floors.tpot_batch_s * 1e3, o.engine.max_num_seqs);
+             plan.floors.tpot_batch_s * 1e3, o.engine.options.max_num_seqs);
   fmt::print("{:<28} {:>10.2f} ms for {} tokens\n", "least time of a prompt", plan.floors.ttft_s * 1e3, o.context);
   if (!fits.ok()) fmt::print("\nserve would refuse: {}\n", fits.error().message);
 }
@@ -143,25 +138,13 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("plan", "What serving a model would take: memory by part, and the least times");
   auto options = std::make_shared<PlanOptions>();
   verb->add_option("MODEL", options->model, "a catalogue name, a .gguf file or a folder that holds one")->required();
-  verb->add_option("--threads", options->engine.threads, "as of serve")->check(CLI::Range(0, 1024));
-  verb->add_option("--max-num-seqs", options->engine.max_num_seqs, "as of serve")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  verb->add_option("--max-num-batched-tokens", options->engine.max_num_batched_tokens, "as of serve")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  verb->add_option("--max-model-len", options->engine.max_model_len, "as of serve")->check(CLI::Range(0, 1 << 24));
-  verb->add_option("--memory-utilization,--gpu-memory-utilization", options->engine.memory_utilization, "as of serve")
-      ->check(CLI::Range(0.01, 1.0))
-      ->capture_default_str();
-  add_kv_flags(*verb, options->kv);
-  verb->add_option("--kv-cache-memory", options->kv_cache_bytes, "as of serve")->transform(CLI::AsSizeValue(false));
-  verb->add_option("--swap-space", options->swap_space, "as of serve")->capture_default_str();
+  add_engine_flags(*verb, options->engine);
   verb->add_option("--context", options->context, "tokens at which the least times are computed")
       ->check(CLI::Range(1, 1 << 24))
       ->capture_default_str();
   verb->add_flag("--json", options->json, "print one JSON object");
   verb->footer(
+      "Its flags but --context are those of serve, and can be set in the environment as well: PAGODA_MAX_NUM_SEQS.\n"
       "Exit code 1: serve would refuse this, and the reason. Formulas: src/sizing/memory.h, src/sizing/roofline.h.\n"
       "Examples:\n  pagoda plan smollm2:135m\n"
       "  pagoda plan qwen2.5-coder:1.5b --max-model-len 8192 --max-num-seqs 16 -ctk int8 -ctv int8 --json");

@@ -9,15 +9,17 @@
 #include "api/chat_template.h"
 #include "api/server.h"
 #include "api/service.h"
+#include "apps/engine_flags.h"
 #include "apps/exit_code.h"
-#include "apps/kv_flags.h"
 #include "apps/kv_tiers.h"
 #include "apps/loaded_model.h"
 #include "apps/memory_plan.h"
+#include "apps/model_digest.h"
 #include "apps/scheduling_flags.h"
 #include "apps/verbs.h"
 #include "core/log.h"
 #include "core/machine.h"
+#include "engine/kv_fingerprint.h"
 #include "kernels/attention/kv_type.h"
 #include "kernels/machine_rates.h"
 #include "weights/catalogue.h"
@@ -30,9 +32,7 @@ namespace {
 struct ServeFlags {
   std::string model;
   api::ServerOptions server{};
-  engine::EngineOptions engine{};
-  KvFlags kv{};
-  uint64_t kv_cache_bytes = 0;
+  EngineFlags engine{};
   bool prefix_caching = true;
   SchedulingFlags scheduling{};
   KvTierFlags tiers{};
@@ -48,6 +48,7 @@ struct ServeFlags {
 struct Serving {
   SteadyClock clock{};
   LoadedModel model{};
+  std::unique_ptr<ModelDigest> digest{};
   KvTiers tiers{};
   std::unique_ptr<api::ChatTemplate> chat_template{};
   std::unique_ptr<metrics::ServingMetrics> metrics{};
@@ -73,12 +74,21 @@ Status check_model(const ServeFlags& flags) {
   PAGODA_TRY(const weights::GgufSummary summary, weights::summarize(*file));
   if (!summary.runnable)
     return Error{Code::kUnsupported, "this model cannot be served: " + summary.not_runnable_reason, ""};
-  engine::EngineOptions options = flags.engine;
-  options.kv_cache_bytes = static_cast<int64_t>(flags.kv_cache_bytes);
-  options.kv_types = flags.kv.types();
-  PAGODA_TRY(const int64_t swap_bytes, parse_swap_space(flags.tiers.swap_space));
-  PAGODA_TRY(const ServePlan plan, plan_memory(*file, options, swap_bytes));
+  PAGODA_TRY(const int64_t swap_bytes, parse_swap_space(flags.engine.swap_space));
+  PAGODA_TRY(const ServePlan plan, plan_memory(*file, flags.engine.engine_options(), swap_bytes));
   return check_fits(plan);
+}
+
+/// Swapping takes somewhere to swap to, and the prefix cache by which it is found again.
+Status check_preemption(const ServeFlags& flags, const scheduler::Limits& limits) {
+  if (limits.preemption != scheduler::PreemptionMode::kSwap) return ok_status();
+  PAGODA_TRY(const int64_t swap_bytes, parse_swap_space(flags.engine.swap_space));
+  const char* lacks = swap_bytes == 0                                    ? "--swap-space"
+                      : !flags.prefix_caching                            ? "--enable-prefix-caching"
+                      : limits.mode != scheduler::SchedulingMode::kPaged ? "--scheduling-mode paged"
+                                                                         : nullptr;
+  if (lacks == nullptr) return ok_status();
+  return Error{Code::kInvalidRequest, fmt::format("--preemption-mode swap needs {}", lacks), "--preemption-mode"};
 }
 
 std::string spelling(const text::Tokenizer& tokenizer, TokenId id) {
@@ -122,9 +132,7 @@ void log_machine(const engine::EngineInfo& info, engine::CpuEngine& engine) {
 }
 
 Status load(const ServeFlags& flags, Serving& serving) {
-  engine::EngineOptions options = flags.engine;
-  options.kv_cache_bytes = static_cast<int64_t>(flags.kv_cache_bytes);
-  options.kv_types = flags.kv.types();
+  const engine::EngineOptions options = flags.engine.engine_options();
   PAGODA_TRY(serving.model, load_model(flags.model, options));
   PAGODA_TRY_STATUS(load_chat_template(flags, serving));
   const engine::EngineInfo& info = serving.model.engine->info();
@@ -142,13 +150,27 @@ Status load(const ServeFlags& flags, Serving& serving) {
   PAGODA_TRY_STATUS(apply_scheduling_flags(flags.scheduling, limits));
   const bool paged = limits.mode == scheduler::SchedulingMode::kPaged;
   log_info("prefix cache: {}", flags.prefix_caching && paged ? "on" : "off");
-  log_info("scheduling: {}, {}{}", scheduler::name_of(limits.policy), scheduler::name_of(limits.mode),
+  log_info("scheduling: {}, {}, preemption {}{}", scheduler::name_of(limits.policy), scheduler::name_of(limits.mode),
+           scheduler::name_of(limits.preemption),
            limits.itl_slo_ms > 0 ? fmt::format(", {} ms from token to token", limits.itl_slo_ms) : "");
   serving.scheduler =
       std::make_unique<scheduler::Scheduler>(*serving.model.engine, serving.model.tokenizer.get(), limits,
                                              serving.clock, *serving.metrics, serving.tiers.view());
   serving.worker = std::thread([&serving] { serving.scheduler->run_until_stopped(); });
   return ok_status();
+}
+
+std::shared_ptr<const api::ReceiptSource> receipts_of(const Serving& serving) {
+  const engine::EngineInfo& info = serving.model.engine->info();
+  ModelDigest* const digest = serving.digest.get();
+  return std::make_shared<api::ReceiptSource>(api::ReceiptSource{.build = engine::build_and_numbers(),
+                                                                 .model = serving.model.name,
+                                                                 .model_sha256 = [digest] { return digest->get(); },
+                                                                 .ready = [digest] { return digest->ready(); },
+                                                                 .kv_k = kernels::kv_type_name(info.kv_types.k),
+                                                                 .kv_v = kernels::kv_type_name(info.kv_types.v),
+                                                                 .max_model_len = info.max_model_len,
+                                                                 .chat_template = serving.model.chat_template});
 }
 
 std::shared_ptr<const api::Backend> backend_of(const ServeFlags& flags, const Serving& serving) {
@@ -166,6 +188,7 @@ std::shared_ptr<const api::Backend> backend_of(const ServeFlags& flags, const Se
   backend->facts.context_limit = serving.scheduler->context_limit();
   backend->facts.created_unix_s = std::time(nullptr);
   backend->fingerprint = fmt::format("pagoda-{}-kv-{}", PAGODA_VERSION, kernels::kv_types_name(info.kv_types));
+  backend->receipts = receipts_of(serving);
   return backend;
 }
 
@@ -196,6 +219,8 @@ int serve(ServeFlags flags) {
   scheduler::Limits judged;
   if (const Status good = apply_scheduling_flags(flags.scheduling, judged); !good.ok())
     return fail("serve", good.error());
+  flags.tiers.swap_space = flags.engine.swap_space;
+  if (const Status good = check_preemption(flags, judged); !good.ok()) return fail("serve", good.error());
   std::erase(flags.api_keys, "");  // an empty one would let everybody in
   if (const Status checked = check_model(flags); !checked.ok()) return fail("serve", checked.error());
 
@@ -213,6 +238,7 @@ int serve(ServeFlags flags) {
   log_info("loading {} (port {} answers 503 until it is ready)", flags.model, server->port());
   if (const Status loaded = load(flags, serving); !loaded.ok()) return fail("serve", loaded.error());
 
+  serving.digest = std::make_unique<ModelDigest>(*serving.model.file, /*in_background=*/true);
   const auto backend = backend_of(flags, serving);
   service.set_backend(backend);
   server->serving_began();
@@ -223,67 +249,37 @@ int serve(ServeFlags flags) {
   return kDone;
 }
 
-/// A flag that the environment can set as well: --max-num-seqs is PAGODA_MAX_NUM_SEQS.
-template <class T>
-CLI::Option* add_flag(CLI::App* verb, const std::string& names, T& value, const std::string& help) {
-  CLI::Option* option = verb->add_option(names, value, help);
-  std::string name = option->get_lnames().front();
-  for (char& c : name) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return option->envname("PAGODA_" + name);
-}
-
 }  // namespace
 
 void add_serve(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("serve", "Serve a model over HTTP: OpenAI's chat and completions");
   const auto flags = std::make_shared<ServeFlags>();
   verb->add_option("MODEL", flags->model, "Catalogue name, .gguf file, or a folder that holds one")->required();
-  add_flag(verb, "--host", flags->server.host, "Address to listen on")->capture_default_str();
-  add_flag(verb, "--port", flags->server.port, "Port to listen on, 0 for any free one")->capture_default_str();
-  add_flag(verb, "--threads", flags->engine.threads, "Compute threads, 0 to decide by CPUs and cgroup quota")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  add_flag(verb, "--seed", flags->seed, "Seeds of unseeded requests come from this, not from the machine's entropy");
-  add_flag(verb, "--served-model-name", flags->names, "What requests may call the model; repeat for aliases")
+  add_env_flag(*verb, "--host", flags->server.host, "Address to listen on")->capture_default_str();
+  add_env_flag(*verb, "--port", flags->server.port, "Port to listen on, 0 for any free one")->capture_default_str();
+  add_engine_flags(*verb, flags->engine);
+  add_env_flag(*verb, "--seed", flags->seed,
+               "Seeds of unseeded requests come from this, not from the machine's entropy");
+  add_env_flag(*verb, "--served-model-name", flags->names, "What requests may call the model; repeat for aliases")
       ->allow_extra_args(false)
       ->delimiter(',');
-  add_flag(verb, "--log-level", flags->log_level, "debug, info, warning, error, off")->capture_default_str();
-  add_flag(verb, "--chat-template", flags->chat_template, "Jinja file (or text) instead of the model's own template");
-  add_flag(verb, "--api-key", flags->api_keys, "Key wanted on every route but /health; repeat for several")
+  add_env_flag(*verb, "--log-level", flags->log_level, "debug, info, warning, error, off")->capture_default_str();
+  add_env_flag(*verb, "--chat-template", flags->chat_template,
+               "Jinja file (or text) instead of the model's own template");
+  add_env_flag(*verb, "--api-key", flags->api_keys, "Key wanted on every route but /health; repeat for several")
       ->allow_extra_args(false)
       ->delimiter(',');
-  add_flag(verb, "--max-num-seqs", flags->engine.max_num_seqs, "Sequences computed together")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  add_flag(verb, "--max-num-batched-tokens", flags->engine.max_num_batched_tokens, "Token rows in one step")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  add_flag(
-      verb, "--max-model-len", flags->engine.max_model_len,
-      "Context in tokens, 0 for the model's own; chooses between long and short rope factors where a model has both")
-      ->check(CLI::Range(0, 1 << 24))
-      ->capture_default_str();
-  add_flag(verb, "--memory-utilization,--gpu-memory-utilization", flags->engine.memory_utilization,
-           "Share of available memory for weights and KV cache")
-      ->check(CLI::Range(0.01, 1.0))
-      ->capture_default_str();
-  add_kv_flags(*verb, flags->kv, /*environment=*/true);
-  add_flag(verb, "--kv-cache-memory", flags->kv_cache_bytes, "KV cache size instead, such as 2GiB")
-      ->transform(CLI::AsSizeValue(false));
   verb->add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", flags->prefix_caching,
                  "Keep the KV of finished requests and share it between equal beginnings (on unless switched off)")
       ->envname("PAGODA_ENABLE_PREFIX_CACHING");
   add_scheduling_flags(*verb, flags->scheduling);
-  add_flag(verb, "--kv-dir", flags->tiers.folder,
-           "Keep KV blocks in this folder too: a restarted server finds what was computed before");
-  add_flag(verb, "--kv-dir-max", flags->tiers.folder_bytes_max,
-           "Bytes in it, such as 20GiB; longest unused leave first")
+  add_env_flag(*verb, "--kv-dir", flags->tiers.folder,
+               "Keep KV blocks in this folder too: a restarted server finds what was computed before");
+  add_env_flag(*verb, "--kv-dir-max", flags->tiers.folder_bytes_max,
+               "Bytes in it, such as 20GiB; longest unused leave first")
       ->transform(CLI::AsSizeValue(false))
       ->default_str("8GiB");
-  add_flag(verb, "--swap-space", flags->tiers.swap_space,
-           "Host memory for KV blocks of preempted sequences, such as 4GiB; a bare number is GiB")
-      ->capture_default_str();
-  add_flag(verb, "--drain-timeout", flags->drain_timeout_s, "Seconds running answers get after SIGTERM or SIGINT")
+  add_env_flag(*verb, "--drain-timeout", flags->drain_timeout_s, "Seconds running answers get after SIGTERM or SIGINT")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   verb->footer(

@@ -45,6 +45,8 @@ Digest digest_of_file(const weights::GgufFile& file) {
   return sha256(std::as_bytes(std::span(digests)));
 }
 
+std::string build_and_numbers() { return fmt::format("pagoda {}, numbers {}", PAGODA_VERSION, kKvNumbers); }
+
 KvFingerprint kv_fingerprint(const weights::GgufFile& file, const model::ModelConfig& config,
                              const std::string& kv_types, int64_t block_bytes) {
   std::string text = fmt::format(

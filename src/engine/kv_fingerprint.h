@@ -12,6 +12,9 @@ namespace pagoda::engine {
 /// kv_fingerprint_test.cc hold the digests of some and fail otherwise.
 inline constexpr int32_t kKvNumbers = 1;
 
+/// What "the same bytes" are relative to: "pagoda 0.1.0, numbers 1".
+std::string build_and_numbers();
+
 /// A model and its numbers, as far as they shape the bytes of a KV block. ISA, threads, chunks and batches do not.
 struct KvFingerprint {
   Digest digest;

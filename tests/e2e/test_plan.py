@@ -5,6 +5,7 @@ of arbitrary tokens, after a step with the most rows and the most logits (a scor
 tied: of an untied one, pages of the file come on top, as many as the tokens seen (mapped_embedding_bytes at most).
 """
 import json
+import os
 import subprocess
 
 import pytest
@@ -62,3 +63,15 @@ def test_kv_types_and_swap_space_count():
     assert small["weight_bytes"] > f16["weight_bytes"]  # the keys' biases, turned to each position
     assert f16["swap_bytes"] == 0 and (1 << 30) - 16 * small["kv_bytes_per_token"] < small["swap_bytes"] <= 1 << 30
     assert f16["mapped_embedding_bytes"] > 0  # untied
+
+
+def test_the_environment_counts_as_for_serve():
+    flags = ["--kv-cache-memory", "32MiB", "--max-model-len", "1024", "--max-num-seqs", "5", "-ctk", "int8", "--swap-space", "64MiB"]
+    env = {"PAGODA_KV_CACHE_MEMORY": "32MiB", "PAGODA_MAX_MODEL_LEN": "1024", "PAGODA_MAX_NUM_SEQS": "5", "PAGODA_CACHE_TYPE_K": "int8",
+           "PAGODA_SWAP_SPACE": "64MiB"}
+    done = subprocess.run([BINARY, "plan", "smollm2:135m", "--json"], capture_output=True, text=True, timeout=120, check=True,
+                          env=os.environ | env)
+    by_env, by_flags = json.loads(done.stdout), plan("smollm2:135m", *flags)
+    for key in ("kv_pool_bytes", "swap_bytes", "scratch_bytes", "max_model_len", "kv_bytes_per_token"):
+        assert by_env[key] == by_flags[key], key
+    assert by_env["floors"]["sequences"] == 5

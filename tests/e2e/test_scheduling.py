@@ -53,6 +53,10 @@ def test_wishes_nobody_heeds_are_refused(server):
     (["--scheduling-mode", "magic"], "paged, orca, static"),
     (["--scheduling-policy", "fair", "--fair-weights", "a=-1"], "--fair-weights"),
     (["--fair-weights", "a=1"], "without --scheduling-policy fair"),
+    (["--preemption-mode", "migrate"], "auto, recompute, swap"),
+    (["--preemption-mode", "swap"], "needs --swap-space"),
+    (["--preemption-mode", "swap", "--swap-space", "1", "--no-enable-prefix-caching"], "needs --enable-prefix-caching"),
+    (["--preemption-mode", "swap", "--swap-space", "1", "--scheduling-mode", "orca"], "needs --scheduling-mode paged"),
 ])
 def test_bad_flags_end_at_once(flags, words):
     done = subprocess.run([BINARY, "serve", MODEL, "--port", "0", *flags], capture_output=True, text=True, timeout=20)
