@@ -16,6 +16,7 @@
 #include "apps/memory_plan.h"
 #include "apps/model_digest.h"
 #include "apps/scheduling_flags.h"
+#include "apps/service_manager.h"
 #include "apps/verbs.h"
 #include "core/log.h"
 #include "core/machine.h"
@@ -233,6 +234,7 @@ int serve(ServeFlags flags) {
   server->start({.on_drain =
                      [](int signal) {
                        log_info("{}: draining; a second signal ends at once", signal == SIGINT ? "SIGINT" : "SIGTERM");
+                       ServiceManager::stopping();
                      },
                  .on_second_signal = exit_for});
   log_info("loading {} (port {} answers 503 until it is ready)", flags.model, server->port());
@@ -243,6 +245,9 @@ int serve(ServeFlags flags) {
   service.set_backend(backend);
   server->serving_began();
   log_address(flags, *server, *backend);
+  ServiceManager manager;
+  manager.ready(fmt::format("serving {} on port {}", backend->facts.names.front(), server->port()),
+                [&serving] { return serving.scheduler->load().last_step_us; });
   server->wait();
   serving.stop();
   log_info("stopped");
