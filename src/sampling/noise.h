@@ -8,7 +8,7 @@
 namespace pagoda::sampling {
 
 /// What a Philox counter is spent on; part of the counter, so that streams never meet.
-enum class NoisePurpose : uint32_t { kToken = 0 };
+enum class NoisePurpose : uint32_t { kToken = 0, kXtc = 1 };
 
 /// Where a draw happens: together with the token id, all that its noise depends on.
 struct NoiseSite {
@@ -20,9 +20,10 @@ struct NoiseSite {
 inline constexpr int32_t kTokensPerCounter = 4;  // Philox gives four words a call
 
 /// The four words of tokens 4*group .. 4*group + 3.
-inline std::array<uint32_t, 4> noise_words(const NoiseSite& site, int32_t group) {
+inline std::array<uint32_t, 4> noise_words(const NoiseSite& site, int32_t group,
+                                           NoisePurpose purpose = NoisePurpose::kToken) {
   return philox4x32({static_cast<uint32_t>(site.position), static_cast<uint32_t>(group),
-                     static_cast<uint32_t>(site.sample_index), static_cast<uint32_t>(NoisePurpose::kToken)},
+                     static_cast<uint32_t>(site.sample_index), static_cast<uint32_t>(purpose)},
                     {static_cast<uint32_t>(site.seed), static_cast<uint32_t>(site.seed >> 32)});
 }
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/check.h"
+#include "sampling/repetition.h"
 
 namespace pagoda::sampling {
 namespace {
@@ -28,8 +30,13 @@ void penalize(float& logit, int32_t count, const SamplingParams& params) {
 void apply_penalties(std::span<float> logits, const SamplingParams& params, const SamplingContext& context,
                      std::vector<int32_t>& counts) {
   counts.resize(logits.size(), 0);
-  const auto prompt = context.history.first(static_cast<size_t>(context.prompt_tokens));
-  const auto output = context.history.subspan(static_cast<size_t>(context.prompt_tokens));
+  const size_t size = context.history.size();
+  const size_t seen = params.repeat_last_n < 0 ? size : std::min(size, static_cast<size_t>(params.repeat_last_n));
+  const auto history = context.history.last(seen);
+  const size_t prompt_tokens =
+      static_cast<size_t>(context.prompt_tokens) - std::min(static_cast<size_t>(context.prompt_tokens), size - seen);
+  const auto prompt = history.first(prompt_tokens);
+  const auto output = history.subspan(prompt_tokens);
   for (const TokenId id : output)
     if (inside(id, logits)) ++counts[static_cast<size_t>(id)];
   if (params.repetition_penalty != 1.f)
@@ -37,12 +44,25 @@ void apply_penalties(std::span<float> logits, const SamplingParams& params, cons
       if (inside(id, logits) && counts[static_cast<size_t>(id)] == 0) counts[static_cast<size_t>(id)] = kPromptOnly;
 
   // The second visit of an id finds its count spent.
-  for (const TokenId id : context.history) {
+  for (const TokenId id : history) {
     if (!inside(id, logits)) continue;
     int32_t& count = counts[static_cast<size_t>(id)];
     if (count != 0) penalize(logits[static_cast<size_t>(id)], count, params);
     count = 0;
   }
+}
+
+/// Masks every id but the allowed ones.
+Status keep_allowed(std::span<float> logits, const std::vector<TokenId>& allowed) {
+  std::vector<float> kept;
+  kept.reserve(allowed.size());
+  for (const TokenId id : allowed) {
+    if (!inside(id, logits)) return outside("allowed_token_ids", id, logits.size());
+    kept.push_back(logits[static_cast<size_t>(id)]);
+  }
+  std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
+  for (size_t i = 0; i < allowed.size(); ++i) logits[static_cast<size_t>(allowed[i])] = kept[i];
+  return ok_status();
 }
 
 }  // namespace
@@ -51,6 +71,10 @@ Result<bool> adjust_logits(std::span<float> logits, const SamplingParams& params
                            std::vector<int32_t>& counts) {
   PAGODA_CHECK(context.prompt_tokens >= 0 && static_cast<size_t>(context.prompt_tokens) <= context.history.size());
   bool changed = false;
+  if (!params.allowed_token_ids.empty()) {
+    PAGODA_TRY_STATUS(keep_allowed(logits, params.allowed_token_ids));
+    changed = true;
+  }
   for (const auto& [id, bias] : params.logit_bias) {
     if (!inside(id, logits)) return outside("logit_bias", id, logits.size());
     logits[static_cast<size_t>(id)] += bias;
@@ -60,6 +84,7 @@ Result<bool> adjust_logits(std::span<float> logits, const SamplingParams& params
     apply_penalties(logits, params, context, counts);
     changed = true;
   }
+  if (punish_repetition(logits, params, context)) changed = true;
   const auto output_tokens = static_cast<int64_t>(context.history.size()) - context.prompt_tokens;
   if (output_tokens < params.min_tokens) {
     for (const TokenId id : params.suppressed_until_min_tokens) {

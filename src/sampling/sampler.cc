@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "sampling/noise.h"
 #include "sampling/penalties.h"
+#include "sampling/truncation.h"
 
 namespace pagoda::sampling {
 namespace {
@@ -82,6 +83,7 @@ struct Draw {
   kernels::ArgMax best;
   NoiseSite site;
   const SamplingParams& params;
+  float temperature;
 
   uint32_t word(TokenId id) const {
     return noise_words(site, id / kTokensPerCounter)[static_cast<size_t>(id % kTokensPerCounter)];
@@ -108,12 +110,33 @@ size_t kept(const Draw& draw, OrderedPrefix& order, const kernels::Ops& ops) {
   return limit;
 }
 
+/// Takes out of `ids`, in order, what top_n_sigma, typical_p and XTC remove; one always stays.
+void truncate(const Draw& draw, std::vector<TokenId>& ids, const kernels::Ops& ops, SamplerScratch& scratch) {
+  const SamplingParams& params = draw.params;
+  const TokenId first = ids.front();
+  if (params.top_n_sigma > 0.f) {
+    const float floor = sigma_floor(draw.logits, draw.best.value, params.top_n_sigma);
+    std::erase_if(ids, [&](TokenId id) { return draw.logits[static_cast<size_t>(id)] < floor; });
+  }
+  if (params.typical_p < 1.f) {
+    const std::vector<TokenId> typical = typical_tokens(draw.weights, params.typical_p, ops, scratch.filter);
+    std::erase_if(ids, [&](TokenId id) { return !std::binary_search(typical.begin(), typical.end(), id); });
+  }
+  if (ids.empty()) ids.push_back(first);
+  const float total = ops.sum(draw.weights.data(), static_cast<int64_t>(draw.weights.size()));
+  std::vector<float> probabilities(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) probabilities[i] = draw.weights[static_cast<size_t>(ids[i])] / total;
+  ids.erase(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(xtc_left_out(probabilities, draw.site, params)));
+}
+
 TokenId draw_ordered(const Draw& draw, SamplerScratch& scratch, const kernels::Ops& ops) {
-  OrderedPrefix order(draw.logits, draw.best.value, draw.params.temperature, scratch.ordered);
+  OrderedPrefix order(draw.logits, draw.best.value, draw.temperature, scratch.ordered);
   const size_t n = kept(draw, order, ops);
-  GumbelMax race(draw.logits, draw.weights, draw.best.value, draw.params.temperature);
-  for (size_t i = 0; i < n; ++i) {
-    const TokenId id = order.id(i);
+  std::vector<TokenId> ids(n);
+  for (size_t i = 0; i < n; ++i) ids[i] = order.id(i);
+  if (truncates(draw.params)) truncate(draw, ids, ops, scratch);
+  GumbelMax race(draw.logits, draw.weights, draw.best.value, draw.temperature);
+  for (const TokenId id : ids) {
     if (race.possible(draw.weights[static_cast<size_t>(id)])) race.offer(id, draw.word(id));
   }
   return race.id();
@@ -121,7 +144,7 @@ TokenId draw_ordered(const Draw& draw, SamplerScratch& scratch, const kernels::O
 
 /// All tokens with at least min_p times the best one's probability; no order is needed for that.
 TokenId draw_unordered(const Draw& draw) {
-  GumbelMax race(draw.logits, draw.weights, draw.best.value, draw.params.temperature);
+  GumbelMax race(draw.logits, draw.weights, draw.best.value, draw.temperature);
   race.offer(draw.best.index, draw.word(draw.best.index));  // a bound from the start: most of the others drop out
   const float* weights = draw.weights.data();
   const auto size = static_cast<TokenId>(draw.weights.size());
@@ -140,15 +163,16 @@ TokenId draw_unordered(const Draw& draw) {
 TokenId choose(std::span<const float> logits, kernels::ArgMax best, const SamplingParams& params,
                const SamplingContext& context, const kernels::Ops& ops, SamplerScratch& scratch) {
   if (params.temperature == 0.f || params.top_k == 1) return best.index;
+  const float temperature = dynamic_temperature(logits, best.value, params, ops, scratch.filter);
+  if (temperature == 0.f) return best.index;
   scratch.work.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) scratch.work[i] = (logits[i] - best.value) / params.temperature;
+  for (size_t i = 0; i < logits.size(); ++i) scratch.work[i] = (logits[i] - best.value) / temperature;
   ops.exp_shifted(scratch.work.data(), 0.f, scratch.work.data(), static_cast<int64_t>(logits.size()));
-  const Draw draw{logits,
-                  scratch.work,
-                  best,
-                  {params.seed, static_cast<int32_t>(context.history.size()), context.sample_index},
-                  params};
-  const bool ordered = params.top_p < 1.f || (params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size());
+  const Draw draw{logits, scratch.work,
+                  best,   {params.seed, static_cast<int32_t>(context.history.size()), context.sample_index},
+                  params, temperature};
+  const bool ordered = truncates(params) || params.top_p < 1.f ||
+                       (params.top_k > 0 && static_cast<size_t>(params.top_k) < logits.size());
   return ordered ? draw_ordered(draw, scratch, ops) : draw_unordered(draw);
 }
 
