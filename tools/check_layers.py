@@ -18,7 +18,8 @@ MAY_USE = {  # folder: the src/ folders it may include, besides itself. Calls go
     "engine": ["model", "weights", "sampling", "kvcache", "kernels", "sizing", "metrics", "core"],
     "scheduler": ["engine", "kvcache", "sampling", "text", "sizing", "metrics", "core"],
     "workload": ["scheduler", "engine", "sampling", "text", "metrics", "core"],
-    "api": ["scheduler", "jinja", "text", "sizing", "metrics", "core"],
+    "dialog": ["core"],
+    "api": ["scheduler", "dialog", "jinja", "text", "sizing", "metrics", "core"],
     "apps": None,  # everything
 }
 # Types that pass through a layer between two others: scheduler hands the engine's and the sampler's values up.

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 
+#include "api/conversation_repair.h"
 #include "api/json_text.h"
+#include "dialog/format.h"
 #include "jinja/template.h"
 #include "jinja/value_json.h"
 
@@ -18,6 +20,7 @@ struct Habits {
   bool null_content = false;     // content beside tool calls may stay null
   bool object_arguments = true;  // tool-call arguments as an object, not as JSON text
   bool knows_developer = false;  // else that role is the system's
+  bool short_ids = false;        // ids of calls must be nine letters and digits
 };
 
 constexpr std::string_view kMarker = "pagodamarker";
@@ -128,6 +131,7 @@ class JinjaChatTemplate final : public ChatTemplate {
 
   void learn_habits(std::string_view source) {
     habits_.knows_developer = source.find("developer") != std::string_view::npos;
+    habits_.short_ids = dialog::read_format(source).short_call_ids;
     const std::string parts = probe(probe_parts(), Json());
     habits_.reads_parts = parts.find(kMarker) != std::string::npos &&
                           parts.find(fmt::format("'text': '{}'", kMarker)) == std::string::npos &&
@@ -149,6 +153,7 @@ class JinjaChatTemplate final : public ChatTemplate {
                                                const ChatTemplateOptions& options) const override {
     if (!messages.is_array()) return Error{Code::kInvalidRequest, "messages must be an array", "messages"};
     Json repaired = messages;
+    complete_messages(repaired, habits_.short_ids);
     for (Json& message : repaired) {
       if (!message.is_object()) return Error{Code::kInvalidRequest, "each of messages must be an object", "messages"};
       repair_message(message, habits_);

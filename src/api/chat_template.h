@@ -27,7 +27,8 @@ struct ChatTemplateOptions {
 /// Repairs before rendering:
 ///   - tool-call `arguments` that are a JSON string holding an object become that object;
 ///   - `content` given as a list of text parts is joined unless the template itself reads parts;
-///   - missing `content` becomes null, and null "" where the template cannot take it.
+///   - missing `content` becomes null, and null "" where the template cannot take it;
+///   - what conversation_repair.h adds.
 class ChatTemplate {
  public:
   /// Errors: kInvalidRequest "line N: ..." for a template that does not parse; kUnsupported for an empty source: a base

@@ -7,6 +7,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
 
+#include "api/random_id.h"
 #include "core/log.h"
 
 // GCC 12 destroys temporaries of a co_await full-expression twice: no capturing lambda and no other owning temporary
@@ -107,11 +108,12 @@ awaitable<bool> Connection::serve_one_request() {
   if (length > limit) {
     const Error error{Code::kInvalidRequest,
                       "the request body has " + std::to_string(length) + " bytes, limit " + std::to_string(limit), ""};
-    HttpResponse refusal = error_response(413, error);
+    HttpResponse refusal = error_response(dialect_of(head.path), 413, error);
     co_return co_await refuse(head, std::move(refusal));
   }
   if (!busy.reserve(static_cast<int64_t>(length))) {
-    HttpResponse refusal = error_response(Error{Code::kUnavailable, "too many request bodies at once", ""});
+    HttpResponse refusal =
+        error_response(dialect_of(head.path), Error{Code::kUnavailable, "too many request bodies at once", ""});
     co_return co_await refuse(head, std::move(refusal));
   }
   parser.set_body_limit(limit);
@@ -144,7 +146,7 @@ awaitable<bool> Connection::read_body(RequestParser& parser, const HttpRequest& 
     const RequestParser::State state = parser.feed(buffer_);
     if (state == RequestParser::State::kDone) co_return true;
     if (state == RequestParser::State::kBad) {
-      HttpResponse refusal = error_response(parser.error_status(), parser.error());
+      HttpResponse refusal = error_response(dialect_of(head.path), parser.error_status(), parser.error());
       co_await refuse(head, std::move(refusal));
       co_return false;
     }
@@ -230,7 +232,7 @@ awaitable<bool> Connection::generate(PreparedGeneration prepared, Framing framin
   const auto inbox = std::make_shared<Inbox>(prepared.choices, prepared.stream, prepared.keep_sampled, std::move(wake));
   Error why{Code::kInternal, "", ""};
   if (!submit(prepared, inbox, why)) {
-    HttpResponse refusal = error_response(why);
+    HttpResponse refusal = prepared.writer->refuse(why);
     co_return co_await send(std::move(refusal), std::move(framing), false);
   }
   begin_watch();
@@ -261,11 +263,11 @@ awaitable<bool> Connection::stream(PreparedGeneration& prepared, Inbox& inbox, F
     std::string bytes;
     if (!head_sent) {
       if (!deltas.empty() && deltas.front().error) {  // failed before the first token: a plain refusal
-        HttpResponse refusal = error_response(*deltas.front().error);
+        HttpResponse refusal = prepared.writer->refuse(*deltas.front().error);
         co_return co_await send(std::move(refusal), std::move(framing), false);
       }
       HttpResponse head;
-      head.content_type = "text/event-stream; charset=utf-8";
+      head.content_type = prepared.writer->stream_type();
       head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
       bytes = format_head(head, framing);
       head_sent = true;
@@ -298,9 +300,9 @@ awaitable<bool> Connection::collect(PreparedGeneration& prepared, Inbox& inbox, 
   HttpResponse response;
   for (const Delta& delta : deltas) {
     if (delta.error) {
-      response = error_response(*delta.error);
+      response = prepared.writer->refuse(*delta.error);
     } else if (delta.finish == scheduler::FinishReason::kCancelled) {
-      response = error_response(Error{Code::kUnavailable, "the server is shutting down", ""});
+      response = prepared.writer->refuse(Error{Code::kUnavailable, "the server is shutting down", ""});
     }
   }
   if (response.status == 200) {

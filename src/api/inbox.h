@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dialog/output_parser.h"
 #include "scheduler/request.h"
 
 namespace pagoda::api {
@@ -17,6 +18,8 @@ struct Delta {
   int32_t choice = 0;  // over all prompts of the request: prompt * n + choice
   int32_t tokens = 0;  // events merged into this
   std::string text{};
+  std::string reasoning{};  // these two are told from the text by the writer
+  std::vector<dialog::CallDelta> calls{};
   std::vector<TokenId> ids{};                     // of these tokens
   std::vector<sampling::SampledToken> sampled{};  // only if the request wants ids or logprobs
   std::vector<engine::PromptScore> prompt_scores{};

@@ -5,34 +5,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "api/sampler_fields.h"
+
 namespace pagoda::api {
 namespace {
 
 constexpr int32_t kInt32Max = std::numeric_limits<int32_t>::max();
-
-Result<std::vector<std::string>> read_stop(const JsonField& stop) {
-  std::vector<std::string> stops;
-  if (!stop.present()) return stops;
-  const auto checked = [](const JsonField& one) -> Result<std::string> {
-    PAGODA_TRY(std::string text, one.string());
-    if (text.empty() || std::ssize(text) > kStopBytesMax) {
-      return one.error(fmt::format("a string of 1 to {} bytes is required", kStopBytesMax));
-    }
-    return text;
-  };
-  if (stop.is_string()) {
-    PAGODA_TRY(std::string text, checked(stop));
-    stops.push_back(std::move(text));
-    return stops;
-  }
-  if (!stop.is_array()) return stop.error("a string or an array of strings is required");
-  PAGODA_TRY_STATUS(stop.array(kStopsMax));
-  for (size_t i = 0; i < stop.size(); ++i) {
-    PAGODA_TRY(std::string text, checked(stop.at(i)));
-    stops.push_back(std::move(text));
-  }
-  return stops;
-}
 
 Result<std::vector<std::pair<TokenId, float>>> read_logit_bias(const JsonField& bias, int32_t vocab_size) {
   std::vector<std::pair<TokenId, float>> pairs;
@@ -69,6 +47,7 @@ Status read_sampling(const JsonField& root, const ModelFacts& facts, GenerationR
   PAGODA_TRY(params.logit_bias, read_logit_bias(root.get("logit_bias"), facts.vocab_size));
   PAGODA_TRY(const int64_t seed,
              root.get("seed").integer_or(0, std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()));
+  PAGODA_TRY_STATUS(read_extra_samplers(root, facts, -1, request));
   params.temperature = static_cast<float>(temperature);
   params.top_p = static_cast<float>(top_p);
   params.min_p = static_cast<float>(min_p);
@@ -155,6 +134,30 @@ Status refuse_formats(const JsonField& root) {
 
 }  // namespace
 
+Result<std::vector<std::string>> read_stops(const JsonField& stop) {
+  std::vector<std::string> stops;
+  if (!stop.present()) return stops;
+  const auto checked = [](const JsonField& one) -> Result<std::string> {
+    PAGODA_TRY(std::string text, one.string());
+    if (text.empty() || std::ssize(text) > kStopBytesMax) {
+      return one.error(fmt::format("a string of 1 to {} bytes is required", kStopBytesMax));
+    }
+    return text;
+  };
+  if (stop.is_string()) {
+    PAGODA_TRY(std::string text, checked(stop));
+    stops.push_back(std::move(text));
+    return stops;
+  }
+  if (!stop.is_array()) return stop.error("a string or an array of strings is required");
+  PAGODA_TRY_STATUS(stop.array(kStopsMax));
+  for (size_t i = 0; i < stop.size(); ++i) {
+    PAGODA_TRY(std::string text, checked(stop.at(i)));
+    stops.push_back(std::move(text));
+  }
+  return stops;
+}
+
 Status check_model(const JsonField& root, const ModelFacts& facts) {
   const JsonField model = root.get("model");
   if (!model.present()) return ok_status();
@@ -173,7 +176,7 @@ Result<GenerationRequest> read_generation(const JsonField& root, const ModelFact
   request.n = static_cast<int32_t>(n);
   PAGODA_TRY(const int64_t best_of, root.get("best_of").integer_or(n, 1, kChoicesMax));
   if (best_of != n) return root.get("best_of").error("it must equal n: choices are not ranked");
-  PAGODA_TRY(request.stop, read_stop(root.get("stop")));
+  PAGODA_TRY(request.stop, read_stops(root.get("stop")));
   if (root.get("stop_token_ids").present()) {
     PAGODA_TRY(request.stop_token_ids, root.get("stop_token_ids").integers(0, facts.vocab_size - 1, kStopTokensMax));
   }
@@ -206,8 +209,6 @@ Status refuse_unsupported(const JsonField& root, bool chat) {
                            "guided_grammar",
                            "prompt_embeds",
                            "logprob_token_ids",
-                           "allowed_token_ids",
-                           "bad_words",
                            "truncate_prompt_tokens",
                            "thinking_token_budget",
                            "repetition_detection",
@@ -227,14 +228,6 @@ Status refuse_unsupported(const JsonField& root, bool chat) {
   for (const char* name :
        {"echo", "audio", "prediction", "functions", "function_call", "web_search_options", "chat_template"}) {
     if (asks(root.get(name))) return unsupported(root.get(name));
-  }
-  const JsonField choice = root.get("tool_choice");
-  if (choice.is_object()) return choice.error("a forced tool call is not supported by this server");
-  if (choice.present()) {
-    PAGODA_TRY(const std::string name, choice.string());
-    if (name == "required") return choice.error("a forced tool call is not supported by this server");
-    if (name != "none" && name != "auto")
-      return choice.error("\"none\", \"auto\", \"required\" or an object is required");
   }
   const JsonField modalities = root.get("modalities");
   for (size_t i = 0; i < modalities.size() && modalities.is_array(); ++i) {

@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool", "function"};
 constexpr int32_t kCompletionTokensDefault = 16;
-constexpr size_t kIdsMax = 1 << 20;
 
 Status check_content(const JsonField& message, const std::string& role) {
   const JsonField content = message.get("content");
@@ -72,12 +71,63 @@ Status read_template_options(const JsonField& root, ChatRequest& request) {
     if (root.get(name).present()) variables[name] = root.get(name).json();
   }
   if (!variables.empty()) request.options.kwargs = std::move(variables);
-  const JsonField tools = root.get("tools");
-  if (!tools.present()) return ok_status();
+  return ok_status();
+}
+
+Result<Json> function_tools(const JsonField& tools) {
+  Json functions = Json::array();
+  if (!tools.present()) return functions;
   PAGODA_TRY_STATUS(tools.array(kToolsMax));
-  for (size_t i = 0; i < tools.size(); ++i) PAGODA_TRY_STATUS(tools.at(i).object());
-  const bool none = root.get("tool_choice").is_string() && root.get("tool_choice").json() == "none";
-  if (!none && tools.size() > 0) request.options.tools = tools.json();
+  for (size_t i = 0; i < tools.size(); ++i) {
+    const JsonField tool = tools.at(i);
+    PAGODA_TRY_STATUS(tool.object());
+    const JsonField type = tool.get("type"), function = tool.get("function");
+    if (type.present()) {
+      PAGODA_TRY(const std::string name, type.string());
+      if (name != "function") continue;
+    }
+    PAGODA_TRY_STATUS(function.object());
+    PAGODA_TRY(const std::string name, function.get("name").string());
+    if (name.empty()) return function.get("name").error("a name of at least 1 character is required");
+    if (function.get("parameters").present()) PAGODA_TRY_STATUS(function.get("parameters").object());
+    functions.push_back(tool.json());
+  }
+  return functions;
+}
+
+bool has_tool(const Json& tools, const std::string& name) {
+  return std::any_of(tools.begin(), tools.end(), [&](const Json& tool) { return tool["function"]["name"] == name; });
+}
+
+/// "none", "auto", "required" or {"type": "function", "function": {"name"}}.
+Status read_tool_choice(const JsonField& choice, const Json& tools, ChatRequest& request) {
+  if (!choice.present()) return ok_status();
+  if (choice.is_object()) {
+    const JsonField name = choice.get("function").get("name");
+    PAGODA_TRY(request.forced_tool, name.string());
+    if (!has_tool(tools, request.forced_tool)) return name.error("it is not among tools");
+    request.tool_choice = ToolChoice::kRequired;
+    return ok_status();
+  }
+  PAGODA_TRY(const std::string name, choice.string());
+  if (name == "none") request.tool_choice = ToolChoice::kNone;
+  if (name == "required" || name == "any") request.tool_choice = ToolChoice::kRequired;
+  if (name != "none" && name != "auto" && request.tool_choice != ToolChoice::kRequired)
+    return choice.error("\"none\", \"auto\", \"required\" or an object is required");
+  if (request.tool_choice == ToolChoice::kRequired && tools.empty()) return choice.error("it requires tools");
+  if (request.tool_choice == ToolChoice::kRequired && tools.size() == 1) {
+    PAGODA_TRY(request.forced_tool, JsonField(tools).at(0).get("function").get("name").string());
+  }
+  return ok_status();
+}
+
+Status read_tools(const JsonField& root, ChatRequest& request) {
+  PAGODA_TRY(Json tools, function_tools(root.get("tools")));
+  PAGODA_TRY_STATUS(read_tool_choice(root.get("tool_choice"), tools, request));
+  PAGODA_TRY(request.parallel_tool_calls, root.get("parallel_tool_calls").boolean_or(true));
+  PAGODA_TRY(request.include_reasoning, root.get("include_reasoning").boolean_or(true));
+  PAGODA_TRY(request.split_reasoning, root.get("separate_reasoning").boolean_or(true));
+  if (request.tool_choice != ToolChoice::kNone && !tools.empty()) request.options.tools = std::move(tools);
   return ok_status();
 }
 
@@ -91,6 +141,7 @@ Result<ChatRequest> read_conversation(const JsonField& root) {
   ChatRequest request;
   PAGODA_TRY(request.messages, read_messages(root.get("messages")));
   PAGODA_TRY_STATUS(read_template_options(root, request));
+  PAGODA_TRY_STATUS(read_tools(root, request));
   return request;
 }
 
@@ -123,6 +174,12 @@ Result<std::vector<Prompt>> read_prompts(const JsonField& prompt, const ModelFac
 }
 
 }  // namespace
+
+Status read_function_tools(const JsonField& tools, ChatRequest& request) {
+  PAGODA_TRY(Json functions, function_tools(tools));
+  if (!functions.empty()) request.options.tools = std::move(functions);
+  return ok_status();
+}
 
 Result<ChatRequest> parse_chat_request(std::string_view body, const ModelFacts& facts) {
   PAGODA_TRY(const Json document, parse_object(body));

@@ -32,6 +32,7 @@ inline constexpr int32_t kStopBytesMax = 1024;
 inline constexpr int32_t kStopTokensMax = 256;
 inline constexpr int32_t kLogprobsMax = 20;  // logprobs, top_logprobs, prompt_logprobs
 inline constexpr int32_t kToolsMax = 256;
+inline constexpr size_t kIdsMax = 1 << 20;  // token ids in one array
 inline constexpr int32_t kCacheSaltBytesMax = 1024;
 inline constexpr int32_t kUserBytesMax = 1024;
 inline constexpr int64_t kDeadlineMsMax = 86'400'000;  // deadline_ms, and timeout in seconds
@@ -40,6 +41,8 @@ inline constexpr int64_t kDeadlineMsMax = 86'400'000;  // deadline_ms, and timeo
 struct GenerationRequest {
   sampling::SamplingParams sampling{};  // seed is meaningful only if `seeded`
   bool seeded = false;
+  std::vector<std::string> bad_words{};              // these two become ids in `sampling` when the request is prepared
+  std::vector<std::string> dry_sequence_breakers{};  // with a DRY multiplier
   int32_t n = 1;
   std::optional<int32_t> max_tokens{};  // absent: to the context's end (chat)
   std::vector<std::string> stop{};
@@ -60,21 +63,29 @@ struct GenerationRequest {
   bool return_tokens_as_token_ids = false;  // logprobs name tokens "token:ID"
 };
 
+enum class ToolChoice { kNone, kAuto, kRequired };
+
 struct ChatRequest {
   GenerationRequest generation{};
   Json messages{};                // validated; role "developer" has become "system"
   ChatTemplateOptions options{};  // all but the date
   bool add_special_tokens = false;
+  ToolChoice tool_choice = ToolChoice::kAuto;
+  std::string forced_tool{};  // the one tool to call, "" = any; with kRequired
+  bool parallel_tool_calls = true;
+  bool split_reasoning = true;    // else it stays in the content, with its marks
+  bool include_reasoning = true;  // else it is left out
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct CompletionRequest {
-  GenerationRequest generation{};  // max_tokens is always present
+  GenerationRequest generation{};
   std::vector<Prompt> prompts{};
   bool echo = false;
   bool add_special_tokens = true;
   bool parse_special = true;
+  const char* prompt_field = "prompt";  // what errors call it
 };
 
 /// /tokenize: a prompt or a conversation.

@@ -114,16 +114,15 @@ TEST(ChatRequest, RefusesKnownFieldsItCannotHonour) {
   for (const char* members :
        {R"("response_format":{"type":"json_schema","json_schema":{}})", R"("response_format":{"type":"json_object"})",
         R"("structured_outputs":{"regex":"a"})", R"("guided_json":{"a":1})", R"("use_beam_search":true)",
-        R"("tool_choice":"required","tools":[{}])", R"("tool_choice":{"type":"function"},"tools":[{}])",
-        R"("functions":[{}])", R"("audio":{"voice":"x"})", R"("modalities":["text","audio"])",
-        R"("allowed_token_ids":[1])", R"("bad_words":["x"])", R"("truncate_prompt_tokens":4)", R"("chat_template":"x")",
-        R"("echo":true)"}) {
+        R"("functions":[{}])", R"("audio":{"voice":"x"})", R"("modalities":["text","audio"])", R"("mirostat":2)",
+        R"("truncate_prompt_tokens":4)", R"("chat_template":"x")", R"("echo":true)"}) {
     EXPECT_THAT(chat_error(members), HasSubstr("supported by this server")) << members;
   }
   for (const char* members :
-       {R"("response_format":{"type":"text"})", R"("use_beam_search":false)", R"("tools":[{"type":"function"}])",
-        R"("tool_choice":"none","tools":[{}])", R"("tool_choice":"auto")", R"("modalities":["text"])",
-        R"("bad_words":[])", R"("guided_json":null)"}) {
+       {R"("response_format":{"type":"text"})", R"("use_beam_search":false)", R"("tools":[{"type":"web_search"}])",
+        R"("tool_choice":"none","tools":[{"function":{"name":"f"}}])", R"("tool_choice":"auto")",
+        R"("modalities":["text"])", R"("bad_words":["x"])", R"("allowed_token_ids":[1])",
+        R"("typical_p":0.5,"top_n_sigma":1,"dry_multiplier":0.8)", R"("guided_json":null)"}) {
     EXPECT_EQ(chat_error(members), "accepted") << members;
   }
   EXPECT_THAT(completion_error(R"("suffix":"x")"), HasSubstr("suffix is not supported"));

@@ -15,12 +15,6 @@ namespace {
 
 using scheduler::FinishReason;
 
-// JSON knows no infinity; vLLM's stand-in for "impossible".
-constexpr double kLogprobMin = -9999.;
-
-/// A float becomes the double of the same value, everywhere: clients compare logprobs for equality.
-double exact(float logprob) { return std::isnan(logprob) ? kLogprobMin : std::max<double>(logprob, kLogprobMin); }
-
 Json finish_name(const std::optional<FinishReason>& finish) { return finish ? Json(name_of(*finish)) : Json(nullptr); }
 
 const char* exit_name(scheduler::CacheExit exit) {
@@ -52,41 +46,10 @@ const char* exit_name(scheduler::CacheExit exit) {
   return "new_text";
 }
 
-/// All that one choice has said.
-struct Choice {
-  Delta all{};
-  bool started = false;
-  int64_t characters = 0;  // emitted so far; text_offset of the next token
-};
-
 /// The parts that chat and completions share.
-class Writer : public ResponseWriter {
+class Writer : public ChoiceWriter {
  public:
-  Writer(ResponseFacts facts, const text::Tokenizer& tokenizer)
-      : facts_(std::move(facts)),
-        texts_(tokenizer, facts_.generation.return_tokens_as_token_ids),
-        choices_(facts_.prompts.size() * static_cast<size_t>(facts_.generation.n)),
-        unfinished_(choices_.size()) {}
-
-  std::string add(std::vector<Delta> deltas) override {
-    std::string events;
-    for (Delta& delta : deltas) {
-      Choice& choice = choices_[static_cast<size_t>(delta.choice)];
-      if (delta.finish) --unfinished_;
-      choice.all.ids.insert(choice.all.ids.end(), delta.ids.begin(), delta.ids.end());
-      if (delta.finish) choice.all.finish = delta.finish;
-      if (facts_.generation.stream) {
-        events += stream_event(delta, choice);
-        choice.started = true;
-        choice.all.completion_tokens = delta.completion_tokens;
-        choice.all.prompt_tokens = std::max(choice.all.prompt_tokens, delta.prompt_tokens);
-        keep_cache(delta, choice.all);
-      } else {
-        accumulate(std::move(delta), choice.all);
-      }
-    }
-    return events;
-  }
+  using ChoiceWriter::ChoiceWriter;
 
   std::string stream_end() override {
     std::string events;
@@ -105,7 +68,7 @@ class Writer : public ResponseWriter {
     JsonText choices = JsonText::array();
     for (size_t c = 0; c < choices_.size(); ++c) {
       choices_[c].all.choice = static_cast<int32_t>(c);
-      choices.element_text(whole_choice(choices_[c].all));
+      choices.element_text(whole_choice(choices_[c]));
     }
     JsonText answer = envelope(false);
     answer.member_text("choices", std::move(choices).done());
@@ -120,19 +83,15 @@ class Writer : public ResponseWriter {
 
  protected:
   virtual const char* object_name(bool streaming) const = 0;
+  virtual const char* id_prefix() const = 0;
   virtual std::string stream_choice(const Delta& delta, Choice& choice) = 0;
-  virtual std::string whole_choice(const Delta& all) = 0;
+  virtual std::string whole_choice(const Choice& choice) = 0;
   virtual void finish_body(JsonText& /*answer*/) {}
   virtual bool is_chat() const = 0;
 
-  const GenerationRequest& generation() const { return facts_.generation; }
-  bool wants_logprobs() const { return facts_.generation.sampling.logprobs >= 0; }
-  size_t prompt_index(int32_t choice) const { return static_cast<size_t>(choice / facts_.generation.n); }
-  const PromptEcho& prompt(int32_t choice) const { return facts_.prompts[prompt_index(choice)]; }
-
   /// Which user-given stop ended it; null for the model's own end of generation.
   Json stop_reason(const Delta& delta) const {
-    if (!delta.stop_string.empty()) return delta.stop_string;
+    if (std::string stop = stop_string(delta); !stop.empty()) return stop;
     const auto& ids = facts_.generation.stop_token_ids;
     if (std::find(ids.begin(), ids.end(), delta.stop_token) != ids.end()) return delta.stop_token;
     return nullptr;
@@ -167,44 +126,10 @@ class Writer : public ResponseWriter {
     return std::move(list).done();
   }
 
-  /// The prompt's scores belong to its choice 0.
-  const std::vector<engine::PromptScore>& scores_of(int32_t choice) const {
-    const size_t first = prompt_index(choice) * static_cast<size_t>(facts_.generation.n);
-    return choices_[first].all.prompt_scores;
-  }
-
-  ResponseFacts facts_;
-  const TokenTexts texts_;
-  std::vector<Choice> choices_;
-  size_t unfinished_;  // of the choices
-
  private:
-  static void keep_cache(const Delta& delta, Delta& all) {
-    all.cached_tokens = std::max(all.cached_tokens, delta.cached_tokens);
-    all.from_tiers = delta.from_tiers;
-    all.cache_exit_at = delta.cache_exit_at;
-    all.cache_exit = delta.cache_exit;
-  }
-
-  static void accumulate(Delta delta, Delta& all) {
-    all.tokens += delta.tokens;
-    all.text += delta.text;
-    std::move(delta.sampled.begin(), delta.sampled.end(), std::back_inserter(all.sampled));
-    std::move(delta.prompt_scores.begin(), delta.prompt_scores.end(), std::back_inserter(all.prompt_scores));
-    if (delta.finish) {
-      all.finish = delta.finish;
-      all.stop_string = std::move(delta.stop_string);
-      all.stop_token = delta.stop_token;
-      all.error = std::move(delta.error);
-    }
-    all.prompt_tokens = std::max(all.prompt_tokens, delta.prompt_tokens);
-    all.completion_tokens = std::max(all.completion_tokens, delta.completion_tokens);
-    keep_cache(delta, all);
-  }
-
   JsonText envelope(bool streaming) const {
     JsonText json = JsonText::object();
-    json.member("id", facts_.id);
+    json.member("id", id_prefix() + facts_.id);
     json.member("object", object_name(streaming));
     json.member("created", facts_.created_unix_s);
     json.member("model", facts_.model);
@@ -213,8 +138,7 @@ class Writer : public ResponseWriter {
     return json;
   }
 
-  std::string stream_event(Delta& delta, Choice& choice) {
-    std::move(delta.prompt_scores.begin(), delta.prompt_scores.end(), std::back_inserter(choice.all.prompt_scores));
+  std::string frames(const Delta& delta, Choice& choice) override {
     JsonText json = envelope(true);
     json.member_text("choices", "[" + stream_choice(delta, choice) + "]");
     if (generation().continuous_usage_stats)
@@ -264,14 +188,9 @@ class Writer : public ResponseWriter {
     return report;
   }
 
-  /// A prompt counts once, however many choices continue it; cached is what its first choice found.
   Json total_usage() const {
-    int64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
-    for (const PromptEcho& prompt : facts_.prompts) prompt_tokens += std::ssize(prompt.ids);
-    for (const Choice& choice : choices_) completion_tokens += choice.all.completion_tokens;
-    for (size_t c = 0; c < choices_.size(); c += static_cast<size_t>(facts_.generation.n))
-      cached_tokens += choices_[c].all.cached_tokens;
-    return usage(prompt_tokens, completion_tokens, cached_tokens);
+    const Totals all = totals();
+    return usage(all.prompt, all.completion, all.cached);
   }
 };
 
@@ -283,36 +202,59 @@ class ChatWriter final : public Writer {
   const char* object_name(bool streaming) const override {
     return streaming ? "chat.completion.chunk" : "chat.completion";
   }
-
+  const char* id_prefix() const override { return "chatcmpl-"; }
   bool is_chat() const override { return true; }
 
   std::string stream_choice(const Delta& delta, Choice& choice) override {
     Json said = Json::object();
     if (!choice.started) said["role"] = "assistant";  // together with the first token: one chunk a token
-    if (!choice.started || delta.tokens > 0 || !delta.text.empty()) said["content"] = delta.text;
+    const bool other = !delta.reasoning.empty() || !delta.calls.empty();
+    if (!delta.text.empty() || !choice.started || (delta.tokens > 0 && !other)) said["content"] = delta.text;
+    if (!delta.reasoning.empty()) said["reasoning_content"] = delta.reasoning;
+    for (const dialog::CallDelta& call : delta.calls) said["tool_calls"].push_back(call_json(call, true));
     JsonText json = JsonText::object();
     json.member("index", delta.choice);
     json.member("delta", said);
     json.member_text("logprobs", logprobs(delta.sampled));
-    json.member("finish_reason", finish_name(delta.finish));
+    json.member("finish_reason", finish_of(delta, choice));
     if (delta.finish) json.member("stop_reason", stop_reason(delta));
     if (generation().return_token_ids) json.member("token_ids", ids_of(delta.sampled));
     return std::move(json).done();
   }
 
-  std::string whole_choice(const Delta& all) override {
+  std::string whole_choice(const Choice& choice) override {
+    const Delta& all = choice.all;
     Json message;
     message["role"] = "assistant";
-    message["content"] = all.text;
+    message["content"] = all.text.empty() && !all.calls.empty() ? Json() : Json(all.text);
     message["refusal"] = nullptr;
+    if (!all.reasoning.empty()) message["reasoning_content"] = all.reasoning;
+    for (const dialog::CallDelta& call : all.calls) message["tool_calls"].push_back(call_json(call, false));
     JsonText json = JsonText::object();
     json.member("index", all.choice);
     json.member("message", message);
     json.member_text("logprobs", logprobs(all.sampled));
-    json.member("finish_reason", finish_name(all.finish));
+    json.member("finish_reason", finish_of(all, choice));
     json.member("stop_reason", stop_reason(all));
     if (generation().return_token_ids) json.member("token_ids", ids_of(all.sampled));
     return std::move(json).done();
+  }
+
+  static Json finish_of(const Delta& delta, const Choice& choice) {
+    return delta.finish == FinishReason::kStop && choice.calls > 0 ? Json("tool_calls") : finish_name(delta.finish);
+  }
+
+  /// A whole call, or a stream's piece of one: id, type and name come once.
+  static Json call_json(const dialog::CallDelta& call, bool streaming) {
+    Json json;
+    if (streaming) json["index"] = call.index;
+    if (call.begins) {
+      json["id"] = call.id;
+      json["type"] = "function";
+      json["function"]["name"] = call.name;
+    }
+    json["function"]["arguments"] = call.arguments;
+    return json;
   }
 
   void finish_body(JsonText& answer) override {
@@ -388,7 +330,7 @@ class CompletionWriter final : public Writer {
 
  private:
   const char* object_name(bool /*streaming*/) const override { return "text_completion"; }
-
+  const char* id_prefix() const override { return "cmpl-"; }
   bool is_chat() const override { return false; }
 
   std::string stream_choice(const Delta& delta, Choice& choice) override {
@@ -403,7 +345,8 @@ class CompletionWriter final : public Writer {
     return std::move(json).done();
   }
 
-  std::string whole_choice(const Delta& all) override {
+  std::string whole_choice(const Choice& choice) override {
+    const Delta& all = choice.all;
     int64_t characters = 0;
     JsonText json = JsonText::object();
     json.member("index", all.choice);
@@ -450,12 +393,6 @@ class CompletionWriter final : public Writer {
 };
 
 }  // namespace
-
-std::string TokenTexts::text(TokenId id) const {
-  return as_ids_ ? fmt::format("token:{}", id) : replace_invalid_utf8(tokenizer_.token_bytes(id));
-}
-
-std::string sse_event(const std::string& body) { return "data: " + body + "\n\n"; }
 
 std::unique_ptr<ResponseWriter> make_chat_writer(ResponseFacts facts, const text::Tokenizer& tokenizer) {
   return std::make_unique<ChatWriter>(std::move(facts), tokenizer);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "api/random_id.h"
 #include "core/utf8.h"
 #include "text/detokenizer.h"
 
@@ -58,14 +59,16 @@ Status check_reservation(const std::vector<scheduler::Request>& requests) {
   return ok_status();
 }
 
-ResponseFacts response_facts(const GenerationRequest& generation, const Backend& backend, std::string_view id_prefix) {
+ResponseFacts response_facts(const GenerationRequest& generation, const Backend& backend) {
   ResponseFacts facts;
-  facts.id = random_id(id_prefix);
+  facts.id = random_id("");
   facts.model = backend.facts.names.front();
   facts.fingerprint = backend.fingerprint;
   facts.created_unix_s = std::time(nullptr);
   facts.generation = generation;
-  if (generation.receipt) facts.receipts = backend.receipts;
+  // A receipt holds no texts that become ids on the way.
+  const bool repeatable = generation.bad_words.empty() && generation.sampling.dry.multiplier == 0.f;
+  if (generation.receipt && repeatable) facts.receipts = backend.receipts;
   return facts;
 }
 
@@ -74,7 +77,7 @@ PreparedGeneration finish(const GenerationRequest& generation, std::vector<sched
   PreparedGeneration prepared;
   prepared.choices = static_cast<int32_t>(std::ssize(requests)) * generation.n;
   for (const scheduler::Request& request : requests)
-    backend.metrics->observe_request_params(request.n, request.max_tokens);
+    if (backend.metrics != nullptr) backend.metrics->observe_request_params(request.n, request.max_tokens);
   prepared.requests = std::move(requests);
   prepared.scheduler = backend.scheduler;
   prepared.stream = generation.stream;
@@ -119,6 +122,79 @@ PromptEcho tokenize_prompt(const Prompt& prompt, const CompletionRequest& reques
   return echo;
 }
 
+/// Ids of every token that contains one of the texts, ascending.
+std::vector<TokenId> tokens_with(const std::vector<std::string>& texts, const text::Tokenizer& tokenizer) {
+  std::vector<TokenId> ids;
+  for (TokenId id = 0; id < tokenizer.size(); ++id) {
+    const std::string bytes = tokenizer.token_bytes(id);
+    const bool holds = std::any_of(texts.begin(), texts.end(),
+                                   [&](const std::string& text) { return bytes.find(text) != std::string::npos; });
+    if (holds) ids.push_back(id);
+  }
+  return ids;
+}
+
+/// A word as the model writes it at a text's start and after a blank.
+Status add_bad_word(const std::string& word, const text::Tokenizer& tokenizer,
+                    std::vector<std::vector<TokenId>>& sequences) {
+  for (const std::string& spelled : {word, " " + word}) {
+    std::vector<TokenId> ids = tokenizer.encode(spelled, {.add_special = false, .parse_special = false});
+    if (ids.empty())
+      return Error{Code::kInvalidRequest, fmt::format("bad_words holds \"{}\", which has no tokens", word),
+                   "bad_words"};
+    if (std::find(sequences.begin(), sequences.end(), ids) == sequences.end()) sequences.push_back(std::move(ids));
+  }
+  return ok_status();
+}
+
+/// Texts of the sampling parameters become ids; the seed is the request's or the given one.
+Status finish_sampling(GenerationRequest& request, const Backend& backend, uint64_t seed) {
+  if (!request.seeded) request.sampling.seed = seed;
+  for (const std::string& word : request.bad_words)
+    PAGODA_TRY_STATUS(add_bad_word(word, *backend.tokenizer, request.sampling.bad_words));
+  if (request.sampling.dry.multiplier > 0.f && !request.dry_sequence_breakers.empty())
+    request.sampling.dry.breakers = tokens_with(request.dry_sequence_breakers, *backend.tokenizer);
+  return ok_status();
+}
+
+/// The last bytes of the prompt, enough for any marker.
+std::string end_of(const std::vector<text::PromptPart>& parts) {
+  constexpr size_t kMarkerBytesMax = 64;
+  std::string end;
+  for (auto part = parts.rbegin(); part != parts.rend() && end.size() < kMarkerBytesMax; ++part)
+    end.insert(0, part->text);
+  return end;
+}
+
+/// How the answers are to be read; a call that is forced is begun at the prompt's end.
+AnswerReading read_answers_of(const ChatRequest& request, const Backend& backend,
+                              std::vector<text::PromptPart>& parts) {
+  AnswerReading reading;
+  if (backend.answer_format == nullptr) return reading;
+  const dialog::OutputFormat& format = backend.answer_format->format;
+  const std::string end = end_of(parts);
+  reading.format = backend.answer_format;
+  reading.tools = dialog::ToolSet(request.options.tools);
+  reading.splits_reasoning = request.split_reasoning;
+  reading.begins_reasoning = dialog::opens_reasoning(format, end);
+  const std::string_view open = format.calls.open;
+  const bool opened = !open.empty() && end.ends_with(open) && !reading.tools.empty();  // functionary's ">>>"
+  if (opened) reading.begun = open;
+  if (request.tool_choice != ToolChoice::kRequired || reading.tools.empty()) return reading;
+  std::string forced = dialog::begin_call(format.calls, request.forced_tool);
+  if (opened && forced.starts_with(open)) forced.erase(0, open.size());
+  if (reading.begins_reasoning) forced.insert(0, "\n" + std::string(format.reasoning.close) + "\n\n");
+  reading.begun += forced;
+  parts.push_back({std::move(forced), true});
+  return reading;
+}
+
+/// Nothing may follow the first call, and its closing tag tells where it ends.
+bool one_call_is_enough(const ChatRequest& request, const AnswerReading& reading) {
+  if (reading.tools.empty() || reading.format->format.calls.close.empty()) return false;
+  return !request.parallel_tool_calls || !request.forced_tool.empty();
+}
+
 }  // namespace
 
 scheduler::Request scheduler_request(const GenerationRequest& generation, std::vector<TokenId> prompt,
@@ -142,7 +218,7 @@ scheduler::Request scheduler_request(const GenerationRequest& generation, std::v
   return request;
 }
 
-Result<std::vector<TokenId>> conversation_ids(const ChatRequest& request, bool add_special, const Backend& backend) {
+Result<std::vector<text::PromptPart>> render_conversation(const ChatRequest& request, const Backend& backend) {
   if (backend.chat_template == nullptr) {
     return Error{Code::kInvalidRequest,
                  "this model has no chat template: it is a base model, use /v1/completions or start the server with "
@@ -158,39 +234,56 @@ Result<std::vector<TokenId>> conversation_ids(const ChatRequest& request, bool a
     if (error.param.empty()) error.param = "messages";
     return error;
   }
-  return backend.tokenizer->encode_parts(parts.value(), add_special);
+  return parts;
 }
 
-Result<PreparedGeneration> prepare_chat(ChatRequest request, const Backend& backend, uint64_t seed) {
-  if (!request.generation.seeded) request.generation.sampling.seed = seed;
-  ResponseFacts facts = response_facts(request.generation, backend, "chatcmpl-");
+Result<std::vector<TokenId>> conversation_ids(const ChatRequest& request, bool add_special, const Backend& backend) {
+  PAGODA_TRY(const std::vector<text::PromptPart> parts, render_conversation(request, backend));
+  return backend.tokenizer->encode_parts(parts, add_special);
+}
+
+Result<PreparedGeneration> prepare_chat(ChatRequest request, const Backend& backend, uint64_t seed,
+                                        const WriterFactory& make_writer) {
+  PAGODA_TRY_STATUS(finish_sampling(request.generation, backend, seed));
+  ResponseFacts facts = response_facts(request.generation, backend);
   // The answer says of what moment its date is: a replay renders the same.
   if (request.options.today_unix_s == 0) request.options.today_unix_s = facts.created_unix_s;
-  PAGODA_TRY(std::vector<TokenId> ids, conversation_ids(request, request.add_special_tokens, backend));
+  PAGODA_TRY(std::vector<text::PromptPart> parts, render_conversation(request, backend));
+  AnswerReading reading = read_answers_of(request, backend, parts);
+  std::vector<TokenId> ids = backend.tokenizer->encode_parts(parts, request.add_special_tokens);
   PAGODA_TRY(const int32_t max_tokens, answer_tokens(request.generation, std::ssize(ids), backend.facts, "messages"));
+  facts.include_reasoning = request.include_reasoning;
   facts.prompts.push_back({.ids = ids, .max_tokens = max_tokens});
   std::vector<scheduler::Request> requests;
   requests.push_back(scheduler_request(request.generation, std::move(ids), max_tokens));
+  if (reading.active()) requests.back().shown_tokens = reading.format->shown_tokens;
+  if (one_call_is_enough(request, reading)) {
+    requests.back().stop.emplace_back(reading.format->format.calls.close);
+    facts.receipts = nullptr;  // the request's own stop strings do not say where it ends
+  }
+  facts.reading = std::move(reading);
   PAGODA_TRY_STATUS(check_reservation(requests));
   PreparedGeneration prepared = finish(request.generation, std::move(requests), backend);
-  prepared.writer = make_chat_writer(std::move(facts), *backend.tokenizer);
+  prepared.writer = make_writer(std::move(facts), *backend.tokenizer);
   return prepared;
 }
 
-Result<PreparedGeneration> prepare_completion(CompletionRequest request, const Backend& backend, uint64_t seed) {
+Result<PreparedGeneration> prepare_completion(CompletionRequest request, const Backend& backend, uint64_t seed,
+                                              const WriterFactory& make_writer) {
   GenerationRequest& generation = request.generation;
-  if (!generation.seeded) generation.sampling.seed = seed;
+  PAGODA_TRY_STATUS(finish_sampling(generation, backend, seed));
   const bool score_prompt = request.echo && generation.sampling.logprobs >= 0;
   if (score_prompt && generation.stream && generation.n > 1) {
     return Error{Code::kInvalidRequest,
                  fmt::format("n is {}, echo with logprobs can be streamed only with n = 1", generation.n), "n"};
   }
-  ResponseFacts facts = response_facts(generation, backend, "cmpl-");
+  ResponseFacts facts = response_facts(generation, backend);
   facts.echo = request.echo;
   std::vector<scheduler::Request> requests;
   for (const Prompt& prompt : request.prompts) {
     PromptEcho echo = tokenize_prompt(prompt, request, *backend.tokenizer);
-    PAGODA_TRY(const int32_t max_tokens, answer_tokens(generation, std::ssize(echo.ids), backend.facts, "prompt"));
+    PAGODA_TRY(const int32_t max_tokens,
+               answer_tokens(generation, std::ssize(echo.ids), backend.facts, request.prompt_field));
     requests.push_back(scheduler_request(generation, echo.ids, max_tokens));
     if (score_prompt) {
       requests.back().prompt_logprobs = std::max(generation.sampling.logprobs, generation.prompt_logprobs.value_or(0));
@@ -200,7 +293,7 @@ Result<PreparedGeneration> prepare_completion(CompletionRequest request, const B
   }
   PAGODA_TRY_STATUS(check_reservation(requests));
   PreparedGeneration prepared = finish(generation, std::move(requests), backend);
-  prepared.writer = make_completion_writer(std::move(facts), *backend.tokenizer);
+  prepared.writer = make_writer(std::move(facts), *backend.tokenizer);
   return prepared;
 }
 

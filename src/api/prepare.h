@@ -1,12 +1,24 @@
 #pragma once
-#include "api/service.h"
+#include <functional>
+#include <memory>
+
+#include "api/backend.h"
+#include "api/choice_writer.h"
 
 namespace pagoda::api {
 
+/// Makes a dialect's writer; `facts.id` is a bare random id, which the writer may give a prefix.
+using WriterFactory = std::function<std::unique_ptr<ResponseWriter>(ResponseFacts facts, const text::Tokenizer&)>;
+
 // From a checked request to what the scheduler takes. Errors: kInvalidRequest (empty prompt, template), kTooLarge (over
 // max_model_len, with the numbers). `seed` is used when the request brings none.
-Result<PreparedGeneration> prepare_chat(ChatRequest request, const Backend& backend, uint64_t seed);
-Result<PreparedGeneration> prepare_completion(CompletionRequest request, const Backend& backend, uint64_t seed);
+Result<PreparedGeneration> prepare_chat(ChatRequest request, const Backend& backend, uint64_t seed,
+                                        const WriterFactory& make_writer);
+Result<PreparedGeneration> prepare_completion(CompletionRequest request, const Backend& backend, uint64_t seed,
+                                              const WriterFactory& make_writer);
+
+/// A conversation as the model's template writes it.
+Result<std::vector<text::PromptPart>> render_conversation(const ChatRequest& request, const Backend& backend);
 
 /// One prompt with its settings, without a sink.
 scheduler::Request scheduler_request(const GenerationRequest& generation, std::vector<TokenId> prompt,

@@ -130,6 +130,23 @@ ReceiptChoice receipt_choice(const std::vector<TokenId>& ids, scheduler::FinishR
   return choice;
 }
 
+/// The samplers beyond OpenAI's, those that are on: a receipt without them reads as before they were.
+static void add_extra_samplers(const sampling::SamplingParams& p, Json& json) {
+  const sampling::SamplingParams off;
+  const auto add = [&](const char* name, float value, float fallback) {
+    if (value != fallback) json[name] = shortest(value);
+  };
+  add("typical_p", p.typical_p, off.typical_p);
+  if (p.top_n_sigma > 0.f) json["top_n_sigma"] = shortest(p.top_n_sigma);
+  add("xtc_probability", p.xtc_probability, off.xtc_probability);
+  add("xtc_threshold", p.xtc_threshold, off.xtc_threshold);
+  add("dynatemp_range", p.dynatemp_range, off.dynatemp_range);
+  add("dynatemp_exponent", p.dynatemp_exponent, off.dynatemp_exponent);
+  if (p.no_repeat_ngram_size > 0) json["no_repeat_ngram_size"] = p.no_repeat_ngram_size;
+  if (p.repeat_last_n >= 0) json["repeat_last_n"] = p.repeat_last_n;
+  if (!p.allowed_token_ids.empty()) json["allowed_token_ids"] = p.allowed_token_ids;
+}
+
 Json sampling_json(const GenerationRequest& generation) {
   const sampling::SamplingParams& p = generation.sampling;
   Json bias = Json::object();
@@ -151,6 +168,7 @@ Json sampling_json(const GenerationRequest& generation) {
   json["ignore_eos"] = generation.ignore_eos;
   json["include_stop_str_in_output"] = generation.include_stop_str_in_output;
   json["skip_special_tokens"] = generation.skip_special_tokens;
+  add_extra_samplers(p, json);
   return json;
 }
 

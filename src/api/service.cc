@@ -6,12 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 
-#include "api/http_status.h"
-#include "api/json_text.h"
-#include "api/prepare.h"
-#include "api/token_routes.h"
+#include "api/routes.h"
 
 namespace pagoda::api {
 namespace {
@@ -19,49 +15,6 @@ namespace {
 constexpr uint64_t kBodyBytesMax = 8u << 20;  // a prompt of a million tokens, spelled out
 constexpr uint64_t kSmallBodyBytesMax = 64u << 10;
 constexpr int64_t kLoopStalledUs = 60'000'000;  // a loop with work that has not turned for this long is dead
-
-enum class Route {
-  kHealth,
-  kReady,
-  kVersion,
-  kMetrics,
-  kLoad,
-  kModels,
-  kModel,
-  kTokenizerInfo,
-  kChat,
-  kCompletions,
-  kTokenize,
-  kDetokenize,
-  kResetPrefixCache,
-};
-struct RouteEntry {
-  std::string_view path;
-  std::string_view method;
-  Route route;
-};
-constexpr std::array kRoutes = {
-    RouteEntry{"/health", "GET", Route::kHealth},
-    RouteEntry{"/ready", "GET", Route::kReady},
-    RouteEntry{"/version", "GET", Route::kVersion},
-    RouteEntry{"/metrics", "GET", Route::kMetrics},
-    RouteEntry{"/load", "GET", Route::kLoad},
-    RouteEntry{"/v1/models", "GET", Route::kModels},
-    RouteEntry{"/tokenizer_info", "GET", Route::kTokenizerInfo},
-    RouteEntry{"/v1/chat/completions", "POST", Route::kChat},
-    RouteEntry{"/v1/completions", "POST", Route::kCompletions},
-    RouteEntry{"/tokenize", "POST", Route::kTokenize},
-    RouteEntry{"/detokenize", "POST", Route::kDetokenize},
-    RouteEntry{"/reset_prefix_cache", "POST", Route::kResetPrefixCache},
-};
-constexpr std::string_view kModelPrefix = "/v1/models/";
-
-const RouteEntry* find_route(std::string_view path) {
-  static constexpr RouteEntry kOneModel{"/v1/models/{id}", "GET", Route::kModel};
-  const auto found = std::find_if(kRoutes.begin(), kRoutes.end(), [&](const RouteEntry& r) { return r.path == path; });
-  if (found != kRoutes.end()) return &*found;
-  return path.starts_with(kModelPrefix) && path.size() > kModelPrefix.size() ? &kOneModel : nullptr;
-}
 
 bool same_secret(const std::string& a, const std::string& b) {
   // Digests have one length, so the comparison tells neither the key's length nor where the first difference is.
@@ -74,63 +27,18 @@ bool same_secret(const std::string& a, const std::string& b) {
 HttpResponse preflight() {
   HttpResponse response;
   response.status = 204;
-  response.headers = {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS"},
-                      {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, api-key, x-request-id"},
+  response.headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
+                      {"Access-Control-Allow-Headers",
+                       "authorization, content-type, x-api-key, api-key, x-request-id, anthropic-version"},
                       {"Access-Control-Max-Age", "86400"}};
   return response;
 }
 
-HttpResponse json_response(const Json& json) {
-  HttpResponse response;
-  response.body = dump(json);
-  return response;
+HttpResponse loading(Dialect dialect) {
+  return error_response(dialect, Error{Code::kUnavailable, "the model is still loading", ""});
 }
-
-Json model_card(const ModelFacts& facts, const std::string& id) {
-  Json card;
-  card["id"] = id;
-  card["object"] = "model";
-  card["created"] = facts.created_unix_s;
-  card["owned_by"] = "pagoda";
-  card["root"] = facts.names.front();
-  card["parent"] = nullptr;
-  card["max_model_len"] = facts.max_model_len;
-  card["permission"] = Json::array();
-  return card;
-}
-
-HttpResponse models(const ModelFacts& facts) {
-  Json list;
-  list["object"] = "list";
-  list["data"] = Json::array();
-  for (const std::string& name : facts.names) list["data"].push_back(model_card(facts, name));
-  return json_response(list);
-}
-
-HttpResponse one_model(const ModelFacts& facts, std::string_view id) {
-  for (const std::string& name : facts.names) {
-    if (name == id) return json_response(model_card(facts, name));
-  }
-  return error_response(Error{Code::kNotFound, "no such model; /v1/models lists what is served", "model"});
-}
-
-HttpResponse metrics_text(const metrics::ServingMetrics& metrics) {
-  HttpResponse response;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = metrics.expose();
-  return response;
-}
-
-HttpResponse loading() { return error_response(Error{Code::kUnavailable, "the model is still loading", ""}); }
-HttpResponse shutting_down() { return error_response(Error{Code::kUnavailable, "the server is shutting down", ""}); }
-
-Reply reply_of(Result<PreparedGeneration> prepared) {
-  if (!prepared.ok()) return error_response(prepared.error());
-  return std::move(prepared).take();
-}
-Reply reply_of(Result<Json> json) {
-  if (!json.ok()) return error_response(json.error());
-  return json_response(json.value());
+HttpResponse shutting_down(Dialect dialect) {
+  return error_response(dialect, Error{Code::kUnavailable, "the server is shutting down", ""});
 }
 
 }  // namespace
@@ -187,21 +95,23 @@ void Service::set_account(const HttpRequest& head, std::vector<scheduler::Reques
 
 std::optional<HttpResponse> Service::refuse_early(const HttpRequest& head) const {
   if (head.method == "OPTIONS") return preflight();
-  const RouteEntry* entry = find_route(head.path);
-  const bool open = options_.api_keys.empty() || (entry != nullptr && entry->route == Route::kHealth);
-  if (!open && !key_of(head)) {
-    return error_response(Error{Code::kUnauthorized, "missing or wrong API key", ""});
-  }
-  if (entry == nullptr) return error_response(Error{Code::kNotFound, "no such route", ""});
-  if (head.method != entry->method && !(head.method == "HEAD" && entry->method == "GET")) {
+  bool path_known = false;
+  const Route* route = find_route(head.path, head.method, path_known);
+  const Dialect dialect = dialect_of(head.path);
+  const bool open = options_.api_keys.empty() || (route != nullptr && route->always_open);
+  if (!open && !key_of(head))
+    return error_response(dialect, Error{Code::kUnauthorized, "missing or wrong API key", ""});
+  if (!path_known) return error_response(dialect, Error{Code::kNotFound, "no such route", ""});
+  if (route == nullptr) {
+    const std::string methods = methods_of(head.path);
     HttpResponse refusal =
-        error_response(405, Error{Code::kInvalidRequest, fmt::format("use {} here", entry->method), ""});
-    refusal.headers.emplace_back("Allow", std::string(entry->method) + ", OPTIONS");
+        error_response(dialect, 405, Error{Code::kInvalidRequest, fmt::format("use {} here", methods), ""});
+    refusal.headers.emplace_back("Allow", methods + ", OPTIONS");
     return refusal;
   }
-  if (entry->route == Route::kHealth || entry->route == Route::kReady) return std::nullopt;
-  if (backend() == nullptr) return loading();
-  if (draining() && entry->method == "POST") return shutting_down();
+  if (route->handle == nullptr) return std::nullopt;
+  if (backend() == nullptr) return loading(dialect);
+  if (draining() && route->method == "POST") return shutting_down(dialect);
   return std::nullopt;
 }
 
@@ -213,7 +123,7 @@ bool Service::is_cheap(const HttpRequest& head) { return head.method != "POST"; 
 
 HttpResponse Service::health() const {
   const auto now = backend();
-  if (now == nullptr) return loading();
+  if (now == nullptr) return loading(Dialect::kOpenAI);
   const scheduler::Scheduler::Load load = now->scheduler->load();
   const bool idle = load.running == 0 && load.waiting == 0;
   if (!idle && now->clock->now_us() - load.last_step_us > kLoopStalledUs) {
@@ -223,76 +133,25 @@ HttpResponse Service::health() const {
 }
 
 HttpResponse Service::ready() const {
-  if (draining()) return shutting_down();
+  if (draining()) return shutting_down(Dialect::kOpenAI);
   return health();
 }
 
-HttpResponse Service::load() const {
-  const scheduler::Scheduler::Load load = backend()->scheduler->load();
-  Json json;
-  json["server_load"] = load.running + load.waiting;
-  json["running"] = load.running;
-  json["waiting"] = load.waiting;
-  json["waiting_tokens"] = load.waiting_tokens;
-  return json_response(json);
-}
-
-Reply Service::chat(const HttpRequest& request, const Backend& backend) {
-  Result<ChatRequest> parsed = parse_chat_request(request.body, backend.facts);
-  if (!parsed.ok()) return error_response(parsed.error());
-  Result<PreparedGeneration> prepared = prepare_chat(std::move(parsed).take(), backend, draw_seed());
-  if (prepared.ok()) set_account(request, prepared.value().requests);
-  return reply_of(std::move(prepared));
-}
-
-Reply Service::completions(const HttpRequest& request, const Backend& backend) {
-  Result<CompletionRequest> parsed = parse_completion_request(request.body, backend.facts);
-  if (!parsed.ok()) return error_response(parsed.error());
-  Result<PreparedGeneration> prepared = prepare_completion(std::move(parsed).take(), backend, draw_seed());
-  if (prepared.ok()) set_account(request, prepared.value().requests);
-  return reply_of(std::move(prepared));
+Reply Service::answer(const Route& route, const HttpRequest& request) {
+  const auto now = backend();
+  const RouteCall call{request, *now, route.generates ? draw_seed() : 0, id_of(route, request.path)};
+  Result<Reply> reply = route.handle(call);
+  if (!reply.ok()) return error_response(route.dialect, reply.error());
+  if (auto* prepared = std::get_if<PreparedGeneration>(&reply.value())) set_account(request, prepared->requests);
+  return std::move(reply).take();
 }
 
 Reply Service::handle(const HttpRequest& request) {
   if (auto refusal = refuse_early(request)) return *std::move(refusal);
-  const Route route = find_route(request.path)->route;
-  if (route == Route::kHealth) return health();
-  if (route == Route::kReady) return ready();
-  const auto now = backend();
-  switch (route) {
-    case Route::kVersion:
-      return json_response(Json{{"version", PAGODA_VERSION}});
-    case Route::kMetrics:
-      return metrics_text(*now->metrics);
-    case Route::kLoad:
-      return load();
-    case Route::kModels:
-      return models(now->facts);
-    case Route::kModel:
-      return one_model(now->facts, std::string_view(request.path).substr(kModelPrefix.size()));
-    case Route::kTokenizerInfo:
-      return json_response(tokenizer_info(*now));
-    case Route::kChat:
-      return chat(request, *now);
-    case Route::kCompletions:
-      return completions(request, *now);
-    case Route::kTokenize:
-      return reply_of(tokenize(request.body, *now));
-    case Route::kDetokenize:
-      return reply_of(detokenize(request.body, *now));
-    case Route::kResetPrefixCache:
-      now->scheduler->reset_prefix_cache();  // its body says nothing we could heed
-      return json_response(Json{{"success", true}});
-    case Route::kHealth:
-    case Route::kReady:
-      break;
-  }
-  return error_response(Error{Code::kNotFound, "no such route", ""});
-}
-
-std::string random_id(std::string_view prefix) {
-  static thread_local std::random_device entropy;
-  return fmt::format("{}{:08x}{:08x}{:08x}", prefix, entropy(), entropy(), entropy());
+  bool path_known = false;
+  const Route& route = *find_route(request.path, request.method, path_known);
+  if (route.handle != nullptr) return answer(route, request);
+  return route.path == "/health" ? health() : ready();
 }
 
 }  // namespace pagoda::api

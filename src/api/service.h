@@ -5,47 +5,13 @@
 #include <optional>
 #include <random>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "api/chat_template.h"
+#include "api/backend.h"
 #include "api/http_message.h"
-#include "api/inbox.h"
-#include "api/openai_request.h"
-#include "api/openai_response.h"
-#include "api/receipt.h"
-#include "core/clock.h"
-#include "metrics/serving_metrics.h"
-#include "scheduler/scheduler.h"
-#include "text/tokenizer.h"
+#include "api/routes.h"
 
 namespace pagoda::api {
-
-/// A loaded model, ready to be served. Everything pointed to outlives the service.
-struct Backend {
-  const text::Tokenizer* tokenizer = nullptr;
-  const ChatTemplate* chat_template = nullptr;  // null for a base model
-  std::string chat_template_source{};
-  scheduler::Scheduler* scheduler = nullptr;
-  metrics::ServingMetrics* metrics = nullptr;
-  const Clock* clock = nullptr;
-  ModelFacts facts{};
-  std::string fingerprint{};                        // system_fingerprint of every answer
-  std::shared_ptr<const ReceiptSource> receipts{};  // null = answers carry none
-};
-
-/// A request that was judged, rendered and tokenized, and only needs sinks.
-struct PreparedGeneration {
-  std::vector<scheduler::Request> requests{};  // one a prompt
-  std::unique_ptr<ResponseWriter> writer{};
-  scheduler::Scheduler* scheduler = nullptr;
-  bool stream = false;
-  bool keep_sampled = false;  // the writer needs ids or logprobs
-  int32_t choices = 0;        // over all prompts
-  uint64_t seed = 0;
-};
-
-using Reply = std::variant<HttpResponse, PreparedGeneration>;
 
 /// The routes without sockets: a request in, a response or a generation to run out. Thread-safe.
 class Service {
@@ -83,10 +49,7 @@ class Service {
 
   HttpResponse health() const;
   HttpResponse ready() const;
-  HttpResponse load() const;
-
-  Reply chat(const HttpRequest& request, const Backend& backend);
-  Reply completions(const HttpRequest& request, const Backend& backend);
+  Reply answer(const Route& route, const HttpRequest& request);
 
   const Options options_;
   std::atomic<bool> draining_{false};
@@ -94,8 +57,5 @@ class Service {
   std::shared_ptr<const Backend> backend_{};
   std::mt19937_64 random_{};
 };
-
-/// A fresh id such as "chatcmpl-4f…": 24 hexadecimal digits.
-std::string random_id(std::string_view prefix);
 
 }  // namespace pagoda::api

@@ -121,10 +121,19 @@ struct TestBackend {
     scheduler->stop();
     if (worker.joinable()) worker.join();
   }
-  std::shared_ptr<const Backend> backend() const {
-    return std::make_shared<Backend>(Backend{tokenizer.get(), &chat_template, "{{ messages }}", scheduler.get(),
-                                             const_cast<metrics::ServingMetrics*>(&metrics), &clock, facts,
-                                             "pagoda-test"});
+  /// `template_source` only tells how answers are taken apart; "" = they are not.
+  std::shared_ptr<const Backend> backend(const std::string& template_source = "") const {
+    Backend made{tokenizer.get(),
+                 &chat_template,
+                 "{{ messages }}",
+                 scheduler.get(),
+                 const_cast<metrics::ServingMetrics*>(&metrics),
+                 &clock,
+                 facts,
+                 "pagoda-test"};
+    if (!template_source.empty()) made.answer_format = read_answer_format(template_source, *tokenizer);
+    made.card = {.family = "test", .quantization = "F16", .parameter_size = "1M", .digest = "d1", .bytes = 7};
+    return std::make_shared<Backend>(std::move(made));
   }
 
   std::unique_ptr<text::Tokenizer> tokenizer = make_byte_tokenizer();

@@ -8,6 +8,7 @@
 
 #include "api/chat_template.h"
 #include "api/openai_request.h"
+#include "api/openai_response.h"
 #include "api/prepare.h"
 #include "apps/exit_code.h"
 #include "apps/kv_flags.h"
@@ -218,7 +219,8 @@ Result<Question> read_question(const CacheFlags& flags, const LoadedModel& model
     return question;
   }
   PAGODA_TRY(const api::CompletionRequest request, api::parse_completion_request(body.dump(), backend.facts));
-  PAGODA_TRY(const api::PreparedGeneration prepared, api::prepare_completion(request, backend, 0));
+  PAGODA_TRY(const api::PreparedGeneration prepared,
+             api::prepare_completion(request, backend, 0, api::make_completion_writer));
   question.prompt = prepared.requests.front().prompt;
   return question;
 }

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "api/chat_template.h"
+#include "api/openai_response.h"
 #include "api/prepare.h"
 #include "api/receipt.h"
 #include "apps/exit_code.h"
@@ -133,13 +134,15 @@ Result<Asked> prepare_request(const std::string& body, const RecordedAnswer& ans
   if (!answer.chat) {
     PAGODA_TRY(api::CompletionRequest request, api::parse_completion_request(body, backend.facts));
     const api::GenerationRequest generation = with_seed(request.generation);
-    PAGODA_TRY(api::PreparedGeneration prepared, api::prepare_completion(std::move(request), backend, 0));
+    PAGODA_TRY(api::PreparedGeneration prepared,
+               api::prepare_completion(std::move(request), backend, 0, api::make_completion_writer));
     return Asked{generation, std::move(prepared.requests)};
   }
   PAGODA_TRY(api::ChatRequest request, api::parse_chat_request(body, backend.facts));
   request.options.today_unix_s = answer.created_unix_s;
   const api::GenerationRequest generation = with_seed(request.generation);
-  PAGODA_TRY(api::PreparedGeneration prepared, api::prepare_chat(std::move(request), backend, 0));
+  PAGODA_TRY(api::PreparedGeneration prepared,
+             api::prepare_chat(std::move(request), backend, 0, api::make_chat_writer));
   return Asked{generation, std::move(prepared.requests)};
 }
 

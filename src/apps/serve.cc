@@ -174,12 +174,32 @@ std::shared_ptr<const api::ReceiptSource> receipts_of(const Serving& serving) {
                                                                  .chat_template = serving.model.chat_template});
 }
 
+api::ModelCard card_of(const ServeFlags& flags, const LoadedModel& model) {
+  api::ModelCard card;
+  const engine::EngineInfo& info = model.engine->info();
+  card.family = info.architecture;
+  card.parameters = info.parameters;
+  const auto parameters = static_cast<double>(info.parameters);
+  card.parameter_size =
+      parameters < 1e9 ? fmt::format("{:.2f}M", parameters / 1e6) : fmt::format("{:.1f}B", parameters / 1e9);
+  if (const auto summary = weights::summarize(*model.file); summary.ok()) {
+    card.quantization = summary.value().quantization;
+    card.embedding_width = static_cast<int32_t>(summary.value().width.value_or(0));
+    for (const auto& [type, use] : summary.value().types) card.bytes += use.bytes;
+  }
+  if (const weights::CatalogueEntry* entry = weights::find_entry(flags.model)) card.digest = entry->sha256;
+  return card;
+}
+
 std::shared_ptr<const api::Backend> backend_of(const ServeFlags& flags, const Serving& serving) {
   const engine::EngineInfo& info = serving.model.engine->info();
   auto backend = std::make_shared<api::Backend>();
   backend->tokenizer = serving.model.tokenizer.get();
   backend->chat_template = serving.chat_template.get();
   backend->chat_template_source = serving.model.chat_template;
+  if (serving.chat_template != nullptr)
+    backend->answer_format = api::read_answer_format(serving.model.chat_template, *serving.model.tokenizer);
+  backend->card = card_of(flags, serving.model);
   backend->scheduler = serving.scheduler.get();
   backend->metrics = serving.metrics.get();
   backend->clock = &serving.clock;

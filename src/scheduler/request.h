@@ -77,10 +77,11 @@ struct Request {
   bool ignore_eos = false;
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
-  std::optional<int32_t> prompt_logprobs{};       // top-k per prompt position
-  std::vector<std::vector<TokenId>> score_ids{};  // further ids to score, by prompt position
-  int32_t priority = 0;                           // lower = sooner; other than 0 only under Policy::kPriority
-  std::string account{};                          // whose share it takes under Policy::kFair
+  std::shared_ptr<const std::vector<TokenId>> shown_tokens{};  // control tokens shown all the same, ascending; or null
+  std::optional<int32_t> prompt_logprobs{};                    // top-k per prompt position
+  std::vector<std::vector<TokenId>> score_ids{};               // further ids to score, by prompt position
+  int32_t priority = 0;      // lower = sooner; other than 0 only under Policy::kPriority
+  std::string account{};     // whose share it takes under Policy::kFair
   int64_t deadline_us = 0;   // time from submit() after which it ends with kDeadline; 0 = none, 1 day at most
   std::string cache_salt{};  // only requests with the same one share prefixes
   std::shared_ptr<EventSink> sink;

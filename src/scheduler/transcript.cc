@@ -9,7 +9,10 @@ Transcript::Transcript(const text::Tokenizer* tokenizer, const Request& request,
       request_(request),
       completion_max_(std::min(request.max_tokens, max_model_len - static_cast<int32_t>(request.prompt.size()))),
       stops_(request.stop, request.include_stop_str_in_output) {
-  if (tokenizer != nullptr) detokenizer_.emplace(*tokenizer, request.skip_special_tokens, /*at_start=*/false);
+  if (tokenizer == nullptr) return;
+  const std::span<const TokenId> shown =
+      request.shown_tokens ? std::span<const TokenId>(*request.shown_tokens) : std::span<const TokenId>();
+  detokenizer_.emplace(*tokenizer, request.skip_special_tokens, /*at_start=*/false, shown);
 }
 
 /// Appends text that a stop string may cut.

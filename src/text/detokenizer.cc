@@ -1,16 +1,21 @@
 #include "text/detokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "text/unicode.h"
 
 namespace pagoda::text {
 
-Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special, bool at_start)
-    : tokenizer_(tokenizer), skip_special_(skip_special), at_start_(at_start && tokenizer.strips_first_blank()) {}
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, bool skip_special, bool at_start, std::span<const TokenId> shown)
+    : tokenizer_(tokenizer),
+      skip_special_(skip_special),
+      at_start_(at_start && tokenizer.strips_first_blank()),
+      shown_(shown) {}
 
 std::string Detokenizer::push(TokenId id) {
-  if (!tokenizer_.valid(id) || (skip_special_ && tokenizer_.is_control(id))) return {};
+  if (!tokenizer_.valid(id)) return {};
+  if (skip_special_ && tokenizer_.is_control(id) && !std::binary_search(shown_.begin(), shown_.end(), id)) return {};
   std::string bytes = tokenizer_.token_bytes(id);
   if (bytes.empty()) return {};
   if (std::exchange(at_start_, false) && bytes[0] == ' ' && !tokenizer_.is_control(id)) bytes.erase(0, 1);
