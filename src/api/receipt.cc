@@ -81,7 +81,7 @@ Status read_lists(const JsonField& root, const ModelFacts& facts, Receipt& recei
   for (size_t i = 0; i < choices.size(); ++i) {
     ReceiptChoice& choice = receipt.choices.emplace_back();
     PAGODA_TRY_STATUS(read_tokens(choices.at(i), facts.vocab_size, choice));
-    PAGODA_TRY(choice.finish_reason, choices.at(i).get("finish_reason").string());
+    PAGODA_TRY(choice.ended_by, choices.at(i).get("ended_by").string());
   }
   const size_t wanted = receipt.prompts.size() * static_cast<size_t>(receipt.generation.n);
   if (wanted == 0 || receipt.choices.size() != wanted)
@@ -125,7 +125,7 @@ ReceiptPrompt receipt_prompt(const std::vector<TokenId>& ids, int32_t max_tokens
 }
 
 ReceiptChoice receipt_choice(const std::vector<TokenId>& ids, scheduler::FinishReason finish) {
-  ReceiptChoice choice{.tokens = std::ssize(ids), .sha256 = digest_of_tokens(ids), .finish_reason = name_of(finish)};
+  ReceiptChoice choice{.tokens = std::ssize(ids), .sha256 = digest_of_tokens(ids), .ended_by = name_of(finish)};
   if (ids.size() <= kReceiptIdsMax) choice.ids = ids;
   return choice;
 }
@@ -195,7 +195,7 @@ Json receipt_json(const ReceiptSource& source, const GenerationRequest& generati
   }
   json["choices"] = Json::array();
   for (const ReceiptChoice& choice : choices) {
-    Json one{{"tokens", choice.tokens}, {"sha256", choice.sha256}, {"finish_reason", choice.finish_reason}};
+    Json one{{"tokens", choice.tokens}, {"sha256", choice.sha256}, {"ended_by", choice.ended_by}};
     add_ids(one, choice.ids);
     json["choices"].push_back(std::move(one));
   }

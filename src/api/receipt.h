@@ -44,7 +44,7 @@ struct ReceiptChoice {
   std::optional<std::vector<TokenId>> ids{};
   int64_t tokens = 0;
   std::string sha256{};
-  std::string finish_reason{};
+  std::string ended_by{};  // "stop" or "length"; another name than in the answer, for who counts those
 };
 
 /// All that makes one answer repeatable, and what it was: a receipt as it is read.

@@ -64,7 +64,7 @@ TEST(Receipt, SaysEverythingAndComesBackWhole) {
   EXPECT_EQ(*receipt.prompts[0].ids, (std::vector<TokenId>{1, 2, 3}));
   EXPECT_EQ(receipt.prompts[0].max_tokens, 16);
   EXPECT_EQ(*receipt.choices[0].ids, (std::vector<TokenId>{5, 6}));
-  EXPECT_EQ(receipt.choices[0].finish_reason, "stop");
+  EXPECT_EQ(receipt.choices[0].ended_by, "stop");
   EXPECT_EQ(receipt.choices[1].tokens, 0);
 }
 

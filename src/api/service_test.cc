@@ -351,7 +351,7 @@ TEST_F(ReceiptTest, EveryWholeAnswerHasOne) {
   ASSERT_EQ(receipt.choices.size(), 2u);
   for (const ReceiptChoice& choice : receipt.choices) {
     EXPECT_EQ(choice.ids, said);
-    EXPECT_EQ(choice.finish_reason, "stop");
+    EXPECT_EQ(choice.ended_by, "stop");
   }
   EXPECT_EQ(receipt.prompts[0].tokens, whole["usage"]["prompt_tokens"]);
   EXPECT_EQ(receipt.prompts[0].max_tokens, 256 - receipt.prompts[0].tokens);
@@ -363,7 +363,7 @@ TEST_F(ReceiptTest, EveryWholeAnswerHasOne) {
   EXPECT_TRUE(two.echo);
   EXPECT_EQ(two.chat_template_sha256, "");
   ASSERT_EQ(two.prompts.size(), 2u);
-  EXPECT_EQ(two.choices[1].finish_reason, "length");
+  EXPECT_EQ(two.choices[1].ended_by, "length");
   EXPECT_FALSE(post("/v1/completions", R"({"prompt":"a","receipt":false})").json().contains("receipt"));
 }
 

@@ -299,9 +299,9 @@ std::string compare(const RecordedChoice& answer, const api::ReceiptChoice& kept
   if (api::digest_of_tokens(again.ids) != kept.sha256 || std::ssize(again.ids) != kept.tokens)
     return fmt::format("the receipt's digest is of other tokens: {} for {}, the replay has {} for {}", kept.sha256,
                        kept.tokens, api::digest_of_tokens(again.ids), again.ids.size());
-  if (kept.finish_reason != again.finish_reason || (answer.finish_reason != again.finish_reason && !answer.calls_tools))
+  if (kept.ended_by != again.finish_reason || (answer.finish_reason != again.finish_reason && !answer.calls_tools))
     return fmt::format("it ended by {:?} ({:?} in the receipt), the replay by {:?}", answer.finish_reason,
-                       kept.finish_reason, again.finish_reason);
+                       kept.ended_by, again.finish_reason);
   const size_t shown = std::min(answer.logprobs.size(), again.logprobs.size());
   for (size_t i = 0; i < shown; ++i) {
     const double want = answer.logprobs[answer.logprobs.size() - shown + i];

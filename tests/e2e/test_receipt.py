@@ -49,7 +49,7 @@ def test_a_receipt_says_what_it_is_of(sampled):
     assert prompt["tokens"] == sampled["usage"]["prompt_tokens"] and prompt["max_tokens"] == 24
     assert prompt["token_ids"] == sampled["prompt_token_ids"] and prompt["sha256"] == digest(prompt["token_ids"])
     assert choice["token_ids"] == sampled["choices"][0]["token_ids"] and choice["sha256"] == digest(choice["token_ids"])
-    assert choice["finish_reason"] == sampled["choices"][0]["finish_reason"]
+    assert choice["ended_by"] == sampled["choices"][0]["finish_reason"]
 
 
 def test_an_untouched_answer_is_equal(tmp_path, sampled):
