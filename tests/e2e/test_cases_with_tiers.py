@@ -37,18 +37,17 @@ def lives(own_server, folder, *flags, model):
 
 
 def test_k01_cached_prefixes_change_no_bit(own_server, server, tmp_path):
-    """16 random prompts of 512 characters twice, then with a suffix; a pool that holds a part of them and preempts."""
+    """16 random prompts of 512 characters twice, then with a suffix; a pool that holds three of them (preempting: test_kv_tiers)."""
     rng = random.Random(20261130)
     prompts = ["".join(rng.choice("abcdefghijklmnop qrstuvwxyz.,") for _ in range(512)) for _ in range(16)]
     load = prompts + prompts + [prompt + " and so on" for prompt in prompts]
     plain = own_server(*PLAIN)
     want = choices(plain, prompts, max_tokens=16) * 2 + choices(plain, load[32:], max_tokens=16)
-    from_tiers = preempted = 0
+    from_tiers = 0
     for one in lives(own_server, tmp_path, "--kv-cache-memory", "24MiB", model="smollm2:135m"):
         assert choices(one, load, at_once=True, max_tokens=16) == want
         from_tiers += one.metric("pagoda:kv_tier_blocks_loaded_total")
-        preempted += one.metric("vllm:num_preemptions_total")
-    assert from_tiers > 0 and preempted > 0
+    assert from_tiers > 0
 
 
 def test_k03_sliding_windows_are_reused(own_server, tmp_path):
