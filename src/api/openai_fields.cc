@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include "api/sampler_fields.h"
+#include "scheduler/admission.h"
 
 namespace pagoda::api {
 namespace {
@@ -77,6 +80,44 @@ Status read_flags(const JsonField& root, GenerationRequest& request) {
   return ok_status();
 }
 
+/// Something is asked for: not absent, null, false, "", [] or {}.
+bool asks(const JsonField& field) {
+  if (!field.present()) return false;
+  const Json& value = field.json();
+  if (value.is_boolean()) return field.is_true();
+  if (value.is_string() || value.is_structured()) return value.is_string() ? value != "" : !value.empty();
+  return true;
+}
+
+/// vLLM's fields; the width is `beam_width`, else `best_of`, else n. What a search cannot honour is refused: it neither
+/// draws nor changes logits.
+Result<sampling::BeamParams> read_beam(const JsonField& root, int64_t n) {
+  sampling::BeamParams beam;
+  PAGODA_TRY(const bool wanted, root.get("use_beam_search").boolean_or(false));
+  if (!wanted) {
+    for (const char* name : {"beam_width", "length_penalty", "early_stopping"})
+      if (asks(root.get(name)) && !(std::string_view(name) == "length_penalty" && root.get(name).json() == 1))
+        return root.get(name).error("it requires use_beam_search to be true");
+    return beam;
+  }
+  const JsonField width = root.get("beam_width").present() ? root.get("beam_width") : root.get("best_of");
+  PAGODA_TRY(const int64_t beams, width.integer_or(n, n, scheduler::kBeamWidthMax));
+  if (beams > scheduler::kBeamWidthMax)
+    return root.get("n").error(fmt::format("a beam search keeps at most {} texts", scheduler::kBeamWidthMax));
+  PAGODA_TRY(const double penalty, root.get("length_penalty").number_or(1, -5, 5));
+  PAGODA_TRY(beam.early_stopping, root.get("early_stopping").boolean_or(false));
+  beam.width = static_cast<int32_t>(beams);
+  beam.length_penalty = static_cast<float>(penalty);
+  for (const char* name : {"stop", "logit_bias", "bad_words", "allowed_token_ids"})
+    if (asks(root.get(name))) return root.get(name).error("a beam search does not know it");
+  for (const auto& [name, none] :
+       {std::pair("repetition_penalty", 1.), std::pair("presence_penalty", 0.), std::pair("frequency_penalty", 0.),
+        std::pair("min_tokens", 0.), std::pair("no_repeat_ngram_size", 0.), std::pair("dry_multiplier", 0.)})
+    if (root.get(name).present() && root.get(name).json() != none)
+      return root.get(name).error("a beam search does not know it");
+  return beam;
+}
+
 /// Absent or null = no salt. An empty one would look like a wish for isolation and give none.
 Result<std::string> read_cache_salt(const JsonField& field) {
   if (!field.present()) return std::string();
@@ -109,15 +150,6 @@ Result<std::string> read_user(const JsonField& field) {
   if (std::ssize(user) > kUserBytesMax)
     return field.error(fmt::format("a string of up to {} bytes is required", kUserBytesMax));
   return user;
-}
-
-/// Something is asked for: not absent, null, false, "", [] or {}.
-bool asks(const JsonField& field) {
-  if (!field.present()) return false;
-  const Json& value = field.json();
-  if (value.is_boolean()) return field.is_true();
-  if (value.is_string() || value.is_structured()) return value.is_string() ? value != "" : !value.empty();
-  return true;
 }
 
 Error unsupported(const JsonField& field) {
@@ -174,8 +206,10 @@ Result<GenerationRequest> read_generation(const JsonField& root, const ModelFact
   PAGODA_TRY_STATUS(read_flags(root, request));
   PAGODA_TRY(const int64_t n, root.get("n").integer_or(1, 1, kChoicesMax));
   request.n = static_cast<int32_t>(n);
+  PAGODA_TRY(request.beam, read_beam(root, n));
   PAGODA_TRY(const int64_t best_of, root.get("best_of").integer_or(n, 1, kChoicesMax));
-  if (best_of != n) return root.get("best_of").error("it must equal n: choices are not ranked");
+  if (best_of != n && request.beam.width == 0)
+    return root.get("best_of").error("it must equal n: choices are not ranked, but for use_beam_search");
   PAGODA_TRY(request.stop, read_stops(root.get("stop")));
   if (root.get("stop_token_ids").present()) {
     PAGODA_TRY(request.stop_token_ids, root.get("stop_token_ids").integers(0, facts.vocab_size - 1, kStopTokensMax));
@@ -201,26 +235,10 @@ Status finish_generation(const JsonField& root, GenerationRequest& request, cons
 }
 
 Status refuse_unsupported(const JsonField& root, bool chat) {
-  for (const char* name : {"use_beam_search",
-                           "structured_outputs",
-                           "guided_json",
-                           "guided_regex",
-                           "guided_choice",
-                           "guided_grammar",
-                           "prompt_embeds",
-                           "logprob_token_ids",
-                           "truncate_prompt_tokens",
-                           "thinking_token_budget",
-                           "repetition_detection",
-                           "watermarking",
-                           "suffix",
-                           "kv_transfer_params",
-                           "lora_path",
-                           "regex",
-                           "ebnf",
-                           "json_schema",
-                           "grammar",
-                           "custom_logit_processor"}) {
+  for (const char* name : {"structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
+                           "prompt_embeds", "logprob_token_ids", "truncate_prompt_tokens", "thinking_token_budget",
+                           "repetition_detection", "watermarking", "suffix", "kv_transfer_params", "lora_path", "regex",
+                           "ebnf", "json_schema", "grammar", "custom_logit_processor"}) {
     if (asks(root.get(name))) return unsupported(root.get(name));
   }
   PAGODA_TRY_STATUS(refuse_formats(root));

@@ -50,6 +50,7 @@ struct GenerationRequest {
   bool ignore_eos = false;
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
+  sampling::BeamParams beam{};  // width > 0: use_beam_search
   std::optional<int32_t> prompt_logprobs{};
   int32_t priority = 0;
   std::string user{};        // "" = nobody in particular

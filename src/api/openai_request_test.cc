@@ -47,6 +47,14 @@ TEST(ChatRequest, ChecksEveryField) {
       {R"("n":1.5)", "n is 1.5"},
       {R"("best_of":1000000)", "best_of is 1000000"},
       {R"("best_of":2)", "best_of is 2, it must equal n"},
+      {R"("use_beam_search":true,"n":4,"beam_width":3)", "beam_width is 3, an integer from 4 to 32"},
+      {R"("use_beam_search":true,"beam_width":33)", "beam_width is 33, an integer from 1 to 32"},
+      {R"("use_beam_search":true,"n":40)", "n is 40, a beam search keeps at most 32 texts"},
+      {R"("use_beam_search":true,"stop":"x")", "stop is"},
+      {R"("use_beam_search":true,"presence_penalty":1)", "presence_penalty is"},
+      {R"("early_stopping":true)", "early_stopping is true, it requires use_beam_search"},
+      {R"("beam_width":4)", "beam_width is 4, it requires use_beam_search"},
+      {R"("length_penalty":2)", "length_penalty is 2, it requires use_beam_search"},
       {R"("max_tokens":2147483648)", "max_tokens is 2147483648, an integer from 1 to 128"},
       {R"("max_tokens":-5)", "max_tokens is -5"},
       {R"("max_completion_tokens":129)", "max_completion_tokens is 129"},
@@ -90,6 +98,8 @@ TEST(ChatRequest, ChecksEveryField) {
        {R"("temperature":0)", R"("temperature":2)", R"("top_p":0)", R"("n":128)", R"("max_tokens":128)",
         R"("seed":-9223372036854775808)", R"("seed":9223372036854775807)", R"("logit_bias":{"0":-100,"999":100})",
         R"("stop":null,"n":null,"tools":null,"seed":null)", R"("stop":["a","b"],"model":"alias")",
+        R"("use_beam_search":true,"n":2,"best_of":4,"length_penalty":0.6,"early_stopping":true,"temperature":0)",
+        R"("use_beam_search":false,"length_penalty":1.0,"early_stopping":false)",
         R"("unheard_of":{"x":[1]},"user":"me","store":true)", R"("logprobs":true,"top_logprobs":20)"}) {
     EXPECT_EQ(chat_error(members), "accepted") << members;
   }
@@ -113,8 +123,8 @@ TEST(ChatRequest, LimitsTheCacheSalt) {
 TEST(ChatRequest, RefusesKnownFieldsItCannotHonour) {
   for (const char* members :
        {R"("response_format":{"type":"json_schema","json_schema":{}})", R"("response_format":{"type":"json_object"})",
-        R"("structured_outputs":{"regex":"a"})", R"("guided_json":{"a":1})", R"("use_beam_search":true)",
-        R"("functions":[{}])", R"("audio":{"voice":"x"})", R"("modalities":["text","audio"])", R"("mirostat":2)",
+        R"("structured_outputs":{"regex":"a"})", R"("guided_json":{"a":1})", R"("functions":[{}])",
+        R"("audio":{"voice":"x"})", R"("modalities":["text","audio"])", R"("mirostat":2)",
         R"("truncate_prompt_tokens":4)", R"("chat_template":"x")", R"("echo":true)"}) {
     EXPECT_THAT(chat_error(members), HasSubstr("supported by this server")) << members;
   }

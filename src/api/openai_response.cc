@@ -42,6 +42,8 @@ const char* exit_name(scheduler::CacheExit exit) {
       return "unreadable";
     case CacheExit::kLate:
       return "late";
+    case CacheExit::kWindow:
+      return "window";
   }
   return "new_text";
 }

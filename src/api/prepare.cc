@@ -42,7 +42,7 @@ Result<int32_t> answer_tokens(const GenerationRequest& generation, int64_t promp
 Status check_reservation(const std::vector<scheduler::Request>& requests) {
   int64_t tokens = 0, scores = 0, prompt_scores = 0;
   for (const scheduler::Request& request : requests) {
-    const int64_t answer = static_cast<int64_t>(request.n) * request.max_tokens;
+    const int64_t answer = static_cast<int64_t>(std::max(request.n, request.beam.width)) * request.max_tokens;
     tokens += answer;
     scores += answer * (request.sampling.logprobs + 1);
     if (request.prompt_logprobs) prompt_scores += std::ssize(request.prompt) * (*request.prompt_logprobs + 1);
@@ -204,6 +204,7 @@ scheduler::Request scheduler_request(const GenerationRequest& generation, std::v
   request.sampling = generation.sampling;
   request.sampling.min_tokens = std::min(request.sampling.min_tokens, max_tokens);
   request.n = generation.n;
+  request.beam = generation.beam;
   request.max_tokens = max_tokens;
   request.stop = generation.stop;
   request.stop_token_ids = generation.stop_token_ids;

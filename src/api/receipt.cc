@@ -169,6 +169,12 @@ Json sampling_json(const GenerationRequest& generation) {
   json["include_stop_str_in_output"] = generation.include_stop_str_in_output;
   json["skip_special_tokens"] = generation.skip_special_tokens;
   add_extra_samplers(p, json);
+  if (generation.beam.width > 0) {
+    json["use_beam_search"] = true;
+    json["beam_width"] = generation.beam.width;
+    json["length_penalty"] = shortest(generation.beam.length_penalty);
+    json["early_stopping"] = generation.beam.early_stopping;
+  }
   return json;
 }
 
@@ -214,7 +220,9 @@ Result<Receipt> read_receipt(const JsonField& root, const ModelFacts& facts) {
   const JsonField sampling = root.get("sampling");
   PAGODA_TRY_STATUS(sampling.object());
   // A field that is missing would be taken for its default: then the receipt is none.
-  const Json whole = sampling_json(GenerationRequest{});
+  GenerationRequest like;
+  like.beam.width = sampling.get("use_beam_search").is_true() ? 1 : 0;
+  const Json whole = sampling_json(like);
   for (const auto& item : whole.items())
     if (!sampling.get(item.key()).present()) return sampling.get(item.key()).error("it is required in a receipt");
   ModelFacts lengths = facts;

@@ -68,6 +68,22 @@ TEST(Receipt, SaysEverythingAndComesBackWhole) {
   EXPECT_EQ(receipt.choices[1].tokens, 0);
 }
 
+TEST(Receipt, ABeamSearchComesBackWhole) {
+  GenerationRequest request;
+  request.n = 2;
+  request.beam = {.width = 4, .length_penalty = 0.6f, .early_stopping = true};
+  Json json = receipt_json(
+      source(), request, true, false, {receipt_prompt({1}, 16)},
+      {receipt_choice({5}, scheduler::FinishReason::kStop), receipt_choice({6}, scheduler::FinishReason::kStop)});
+  const auto read = read_receipt(JsonField(json), facts());
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read.value().generation.beam.width, 4);
+  EXPECT_EQ(read.value().generation.beam.length_penalty, 0.6f);
+  EXPECT_TRUE(read.value().generation.beam.early_stopping);
+  json["sampling"].erase("beam_width");
+  EXPECT_FALSE(read_receipt(JsonField(json), facts()).ok());
+}
+
 TEST(Receipt, DigestsAreThoseOfFourBytesAnId) {
   // sha256sum of 01 00 00 00 2a 01 00 00, and of nothing.
   EXPECT_EQ(digest_of_tokens(std::vector<TokenId>{1, 298}),

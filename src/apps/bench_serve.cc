@@ -155,6 +155,7 @@ Result<std::vector<ModeReport>> run_modes(const ServeBenchOptions& o) {
   PAGODA_TRY(const std::vector<workload::TraceRequest> trace, workload::read_trace(o.trace, o.requests));
   engine::EngineOptions options = o.engine;
   options.kv_cache_bytes = static_cast<int64_t>(o.kv_cache_bytes);
+  options.pages_by_window = true;
   PAGODA_TRY(LoadedModel model, load_model(o.model, options));
   const engine::EngineInfo& info = model.engine->info();
   scheduler::Limits limits{.max_num_seqs = options.max_num_seqs,
@@ -163,7 +164,7 @@ Result<std::vector<ModeReport>> run_modes(const ServeBenchOptions& o) {
                            .max_queued = static_cast<int32_t>(trace.size()),
                            .total_blocks = info.total_blocks,
                            .prefix_caching = o.prefix_caching};
-  const int32_t tokens_max = std::min(info.max_model_len, info.total_blocks * kBlockTokens);
+  const int32_t tokens_max = std::min(info.max_model_len, info.total_blocks / info.block_shape.pages() * kBlockTokens);
   const auto requests = workload::scale_trace(
       trace, {.lengths = o.scale, .requests_per_s = o.rate, .tokens_max = tokens_max, .vocab = info.vocab_size});
   std::vector<ModeReport> reports;

@@ -6,6 +6,7 @@ engine::EngineOptions EngineFlags::engine_options() const {
   engine::EngineOptions engine = options;
   engine.kv_cache_bytes = static_cast<int64_t>(kv_cache_bytes);
   engine.kv_types = kv.types();
+  engine.pages_by_window = true;
   return engine;
 }
 

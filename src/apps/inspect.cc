@@ -120,7 +120,8 @@ void add_inspect(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", *as_json, "print one JSON object");
   verb->footer(
       "Examples:\n  pagoda inspect smollm2:135m\n  pagoda inspect ./model.gguf --json\nExit: 0 accepted, 1 rejected");
-  verb->callback([&invocation, model, as_json] { invocation.run = [model, as_json] { return run_inspect(*model, *as_json); }; });
+  verb->callback(
+      [&invocation, model, as_json] { invocation.run = [model, as_json] { return run_inspect(*model, *as_json); }; });
 }
 
 }  // namespace pagoda::apps

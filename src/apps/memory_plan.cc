@@ -28,13 +28,14 @@ int64_t mapped_embedding_bytes(const weights::GgufFile& file) {
 Result<ServePlan> plan_memory(const weights::GgufFile& file, const engine::EngineOptions& options, int64_t swap_bytes) {
   PAGODA_TRY(engine::EnginePlan engine, engine::CpuEngine::plan(file, options));
   const int64_t merges = strings_in(file, "tokenizer.ggml.merges");
-  const sizing::MemoryPlan memory{.weights = engine.weight_bytes + engine.key_bias_bytes,
-                                  .kv_pool = engine.kv_pool_bytes(),
-                                  .swap = swap_bytes / engine.kv_block_bytes * engine.kv_block_bytes,
-                                  .scratch = engine.scratch_bytes,
-                                  .vocabulary = sizing::vocabulary_bytes(engine.config.vocab, merges),
-                                  .process = sizing::process_bytes(engine.threads, engine.total_blocks),
-                                  .mapped_embedding = mapped_embedding_bytes(file)};
+  const sizing::MemoryPlan memory{
+      .weights = engine.weight_bytes + engine.key_bias_bytes,
+      .kv_pool = engine.kv_pool_bytes(),
+      .swap = swap_bytes / engine.kv_block_bytes * engine.kv_block_bytes,
+      .scratch = engine.scratch_bytes,
+      .vocabulary = sizing::vocabulary_bytes(engine.config.vocab, merges),
+      .process = sizing::process_bytes(engine.threads, engine.total_blocks / engine.block_shape.always),
+      .mapped_embedding = mapped_embedding_bytes(file)};
   return ServePlan{std::move(engine), memory, inspect_machine().memory_available_bytes};
 }
 
@@ -44,7 +45,8 @@ Status check_fits(const ServePlan& plan) {
   if (m.peak() <= plan.available_bytes) return ok_status();
   const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
   const int64_t pool = plan.available_bytes - (m.peak() - m.kv_pool);  // what would be left for it
-  const int64_t tokens = std::max<int64_t>(0, pool) / plan.engine.kv_block_bytes * kBlockTokens;
+  const int64_t tokens =
+      std::max<int64_t>(0, pool) / (plan.engine.page_bytes * plan.engine.block_shape.pages()) * kBlockTokens;
   const std::string smaller_pool =
       tokens > 0 ? fmt::format("--kv-cache-memory {}MiB or less ({} tokens)", static_cast<int64_t>(mib(pool)), tokens)
                  : fmt::format("a smaller --max-num-batched-tokens (scratch takes {:.0f} MiB)", mib(m.scratch));
@@ -54,9 +56,9 @@ Status check_fits(const ServePlan& plan) {
                   "scratch, {:.0f} vocabulary, "
                   "{:.0f} process), but {:.0f} MiB are available; ways out: {}; a smaller model or quantization than "
                   "{:.0f} MiB of weights; or free {:.0f} MiB of memory",
-                  mib(m.peak()), mib(m.weights), mib(m.kv_pool), int64_t{plan.engine.total_blocks} * kBlockTokens,
-                  mib(m.swap), mib(m.scratch), mib(m.vocabulary), mib(m.process), mib(plan.available_bytes),
-                  smaller_pool, mib(m.weights), mib(m.peak() - plan.available_bytes))};
+                  mib(m.peak()), mib(m.weights), mib(m.kv_pool), plan.engine.kv_pool_tokens(), mib(m.swap),
+                  mib(m.scratch), mib(m.vocabulary), mib(m.process), mib(plan.available_bytes), smaller_pool,
+                  mib(m.weights), mib(m.peak() - plan.available_bytes))};
 }
 
 }  // namespace pagoda::apps

@@ -74,9 +74,11 @@ void print_json(const Plan& plan, const PlanOptions& o, const Status& fits) {
                                 {"mapped_embedding_bytes", m.mapped_embedding},
                                 {"available_bytes", plan.serve.available_bytes},
                                 {"fits", fits.ok()},
-                                {"kv_pool_tokens", int64_t{e.total_blocks} * kBlockTokens},
+                                {"kv_pool_tokens", e.kv_pool_tokens()},
                                 {"max_model_len", e.max_model_len},
-                                {"kv_bytes_per_token", e.kv_block_bytes / kBlockTokens},
+                                {"kv_sequence_bytes", e.kv_sequence_bytes()},
+                                {"kv_sequences", e.longest_sequences()},
+                                {"kv_bytes_per_token", e.block_shape.pages() * e.page_bytes / kBlockTokens},
                                 {"kv_bytes_per_token_by_attention",
                                  {{"mha", plan.kv_bytes_per_token.mha},
                                   {"gqa", plan.kv_bytes_per_token.gqa},
@@ -108,8 +110,10 @@ void print_table(const Plan& plan, const PlanOptions& o, const Status& fits) {
   row("peak", m.peak());
   if (m.mapped_embedding > 0) row("... and of the file at most", m.mapped_embedding);
   row("available", plan.serve.available_bytes);
-  fmt::print("\n{:<28} {:>10} tokens (context {})\n", "the pool holds", int64_t{e.total_blocks} * kBlockTokens,
-             e.max_model_len);
+  fmt::print("\n{:<28} {:>10} tokens (context {})\n", "the pool holds", e.kv_pool_tokens(), e.max_model_len);
+  if (e.block_shape.has_windows())
+    fmt::print("{:<28} {:>10} tokens (windows of {} free what they leave)\n", "... in sequences that long",
+               e.longest_sequences() * e.max_model_len, e.block_shape.window);
   fmt::print("{:<28} {:>10} bytes (as MHA {}, as MQA {})\n", "KV of a token", plan.kv_bytes_per_token.gqa,
              plan.kv_bytes_per_token.mha, plan.kv_bytes_per_token.mqa);
   fmt::print("{:<28} {:>10.2f} ms at context {}, {:.1f} GB/s\n", "least time of a token", plan.floors.tpot_s * 1e3,

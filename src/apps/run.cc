@@ -157,6 +157,7 @@ Result<std::unique_ptr<ChatSession>> start_session(RunFlags& flags) {
   }
   flags.engine.max_num_seqs = 1;
   flags.engine.kv_types = flags.kv.types();
+  flags.engine.pages_by_window = true;
   if (isatty(STDERR_FILENO))
     flags.engine.progress = [](double part) { fmt::print(stderr, "\rloading {:3.0f} %", 100 * part); };
   Result<LoadedModel> loaded = load_model(flags.model, flags.engine);

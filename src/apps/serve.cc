@@ -127,9 +127,14 @@ void log_machine(const engine::EngineInfo& info, engine::CpuEngine& engine) {
   log_info("bandwidth: {:.1f} GB/s over {:.0f} MB of weights",
            kernels::read_gb_s(engine.thread_pool(), engine.packed_weights()),
            static_cast<double>(info.weight_bytes) / 1e6);
-  log_info("kv pool: {} blocks of {} tokens in {}, {} bytes a token, {:.0f} MB; context {} tokens", info.total_blocks,
+  const kvcache::BlockShape& shape = info.block_shape;
+  const int32_t blocks = info.total_blocks / shape.pages();
+  log_info("kv pool: {} blocks of {} tokens in {}, {} bytes a token, {:.0f} MB; context {} tokens", blocks,
            kBlockTokens, kernels::kv_types_name(info.kv_types), info.kv_bytes_per_token,
-           static_cast<double>(info.kv_bytes_per_token) * kBlockTokens * info.total_blocks / 1e6, info.max_model_len);
+           static_cast<double>(info.kv_bytes_per_token) * kBlockTokens * blocks / 1e6, info.max_model_len);
+  if (shape.has_windows())
+    log_info("sliding windows: {} of a block's {} pages are free {} tokens later", shape.windowed, shape.pages(),
+             shape.window);
 }
 
 Status load(const ServeFlags& flags, Serving& serving) {
@@ -142,7 +147,7 @@ Status load(const ServeFlags& flags, Serving& serving) {
   serving.metrics = std::make_unique<metrics::ServingMetrics>(name, info.max_model_len);
   PAGODA_TRY(serving.tiers, open_kv_tiers(flags.tiers, serving.model));
   serving.tiers.show_in(*serving.metrics);
-  serving.metrics->set_cache_config(kBlockTokens, info.total_blocks);
+  serving.metrics->set_cache_config(kBlockTokens, info.total_blocks / info.block_shape.pages());
   scheduler::Limits limits{.max_num_seqs = options.max_num_seqs,
                            .max_num_batched_tokens = options.max_num_batched_tokens,
                            .max_model_len = info.max_model_len,

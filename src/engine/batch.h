@@ -7,6 +7,7 @@
 
 #include "core/ids.h"
 #include "core/result.h"
+#include "kvcache/block_shape.h"
 #include "sampling/params.h"
 
 namespace pagoda::engine {
@@ -23,15 +24,17 @@ struct SequenceChunk {
   std::span<const TokenId> history;  // every token the sequence has: prompt, then output
   int32_t begin;                     // first row's position; history[0, begin) is in the cache
   int32_t count;                     // rows, >= 1; begin + count <= history.size()
-  std::span<const BlockId> blocks;   // block table covering begin + count tokens
+  std::span<const BlockId> blocks;   // block table covering begin + count tokens; with windows, that of the first group
   bool sample;                       // the last row is the last of history: choose the next token
   const sampling::SamplingParams* params;
   int32_t prompt_tokens;
   int32_t sample_index;
-  const ScoreRequest* score = nullptr;  // null unless prompt logprobs are wanted
+  const ScoreRequest* score = nullptr;                     // null unless prompt logprobs are wanted
+  std::span<const std::vector<BlockId>> further_blocks{};  // tables of BlockShape's other groups, as long as `blocks`
+                                                           // or longer; kNoPage where no row sees the block
 };
 
-/// All layers' K and V of one block, whole.
+/// K and V of one page, whole: of all layers of a block, or of one group of them.
 struct BlockCopy {
   BlockId from;
   BlockId to;
@@ -75,9 +78,12 @@ class Engine {
   // them.
   /// 0 = this engine's blocks stay where they are; the other two are not called then.
   virtual int64_t block_bytes() const { return 0; }
-  virtual void save_block([[maybe_unused]] BlockId block, [[maybe_unused]] std::span<std::byte> into) const {}
+  /// Into how many pages a block is cut. The bytes of a saved block do not depend on it.
+  virtual kvcache::BlockShape block_shape() const { return {}; }
+  /// `pages` are all of the block's, shape().pages().
+  virtual void save_block([[maybe_unused]] kvcache::Pages pages, [[maybe_unused]] std::span<std::byte> into) const {}
   /// Bytes that save_block() gave, of an engine with the same KvFingerprint.
-  virtual void load_block([[maybe_unused]] BlockId block, [[maybe_unused]] std::span<const std::byte> from) {}
+  virtual void load_block([[maybe_unused]] kvcache::Pages pages, [[maybe_unused]] std::span<const std::byte> from) {}
 };
 
 }  // namespace pagoda::engine

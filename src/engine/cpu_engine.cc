@@ -28,8 +28,9 @@ class CpuEngineImpl final : public CpuEngine {
   Status load_model(const weights::GgufFile& file, int64_t memory_available);
   Result<StepOutput> run(const Batch& batch) override;
   int64_t block_bytes() const override { return kv_.block_bytes(); }
-  void save_block(BlockId block, std::span<std::byte> into) const override;
-  void load_block(BlockId block, std::span<const std::byte> from) override;
+  kvcache::BlockShape block_shape() const override { return info_.block_shape; }
+  void save_block(kvcache::Pages pages, std::span<std::byte> into) const override { kv_.save(pages, into); }
+  void load_block(kvcache::Pages pages, std::span<const std::byte> from) override { kv_.load(pages, from); }
   const EngineInfo& info() const override { return info_; }
   const model::ModelConfig& config() const override { return model_->config(); }
   std::span<const std::byte> packed_weights() const override { return model_->weights().packed(); }
@@ -50,6 +51,7 @@ class CpuEngineImpl final : public CpuEngine {
   std::vector<sampling::SamplerScratch> scratch_;
   std::unique_ptr<model::Model> model_;
   model::KeyBiases key_biases_;
+  KvLayout layout_;
   KvStorage kv_;
   model::Workspace workspace_;
   EngineInfo info_{};
@@ -69,7 +71,7 @@ Status CpuEngineImpl::load_model(const weights::GgufFile& file, int64_t memory_a
   PAGODA_TRY_STATUS(size_cache(memory_available));
   const kernels::KvTypes types = options_.kv_types;
   PAGODA_TRY(key_biases_, model::KeyBiases::create(config, model_->weights(), ops_, types.k, info_.max_model_len));
-  PAGODA_TRY(kv_, KvStorage::create(config, types, key_biases_, info_.total_blocks));
+  PAGODA_TRY(kv_, KvStorage::create(config, types, layout_, key_biases_, info_.total_blocks));
   PAGODA_TRY(workspace_,
              model::Workspace::create(config, options_.max_num_batched_tokens, kMaxLogitRows, pool_.threads(),
                                       kernels::attention_expands(types, key_biases_.any())));
@@ -79,12 +81,16 @@ Status CpuEngineImpl::load_model(const weights::GgufFile& file, int64_t memory_a
 Status CpuEngineImpl::size_cache(int64_t memory_available) {
   const model::ModelConfig& config = model_->config();
   info_.max_model_len = options_.max_model_len > 0 ? options_.max_model_len : config.context_length;
-  const int64_t block_bytes = kv_block_bytes(config, options_.kv_types);
+  layout_ = kv_layout(config, options_.kv_types, info_.max_model_len, options_.max_num_batched_tokens,
+                      options_.pages_by_window);
+  info_.block_shape = layout_.shape;
   info_.kv_types = options_.kv_types;
-  info_.kv_bytes_per_token = block_bytes / kBlockTokens;
+  info_.kv_bytes_per_token = layout_.shape.pages() * layout_.page_bytes / kBlockTokens;
   PAGODA_TRY(info_.total_blocks, plan_kv_blocks({.max_num_seqs = options_.max_num_seqs,
                                                  .max_model_len = info_.max_model_len,
-                                                 .block_bytes = block_bytes,
+                                                 .shape = layout_.shape,
+                                                 .step_tokens = options_.max_num_batched_tokens,
+                                                 .page_bytes = layout_.page_bytes,
                                                  .weight_bytes = info_.weight_bytes,
                                                  .memory_available_bytes = memory_available,
                                                  .memory_utilization = options_.memory_utilization,
@@ -99,7 +105,8 @@ Result<StepOutput> CpuEngineImpl::run(const Batch& batch) {
                                   {.max_rows = workspace_.max_rows(),
                                    .total_blocks = info_.total_blocks,
                                    .vocab = info_.vocab_size,
-                                   .max_model_len = info_.max_model_len},
+                                   .max_model_len = info_.max_model_len,
+                                   .shape = info_.block_shape},
                                   out);
   const int32_t logit_count = static_cast<int32_t>(plan.logit_rows.size());
   std::vector<int32_t> rows;
@@ -111,8 +118,8 @@ Result<StepOutput> CpuEngineImpl::run(const Batch& batch) {
 
   pool_.run_loops(loops, [&](LoopWorker& worker) {
     if (!batch.copies.empty()) {
-      worker.each(static_cast<int32_t>(kv_.layers().size()), [&](Range layers) {
-        for (const BlockCopy& copy : batch.copies) kv_.copy(copy, layers);
+      worker.each(kv_.copy_pieces(), [&](Range pieces) {
+        for (const BlockCopy& copy : batch.copies) kv_.copy(copy, pieces);
       });
     }
     model_->forward(worker, plan.rows, kv_.layers(), workspace_);
@@ -139,18 +146,6 @@ Result<StepOutput> CpuEngineImpl::run(const Batch& batch) {
     chunk.token.reset();
   }
   return out;
-}
-
-void CpuEngineImpl::save_block(BlockId block, std::span<std::byte> into) const {
-  const std::span<const std::byte> bytes = kv_.block(block);
-  PAGODA_CHECK(into.size() == bytes.size());
-  std::memcpy(into.data(), bytes.data(), bytes.size());
-}
-
-void CpuEngineImpl::load_block(BlockId block, std::span<const std::byte> from) {
-  const std::span<std::byte> bytes = kv_.block(block);
-  PAGODA_CHECK(from.size() == bytes.size());
-  std::memcpy(bytes.data(), from.data(), bytes.size());
 }
 
 std::optional<Error> CpuEngineImpl::finish_row(const Batch& batch, const LogitRow& row, std::span<float> logits,
@@ -228,9 +223,17 @@ Result<EnginePlan> CpuEngine::plan(const weights::GgufFile& file, const EngineOp
   plan.weight_bytes = weights.bytes();
   plan.kv_block_bytes = kv_block_bytes(plan.config, options.kv_types);
   plan.max_model_len = options.max_model_len > 0 ? options.max_model_len : plan.config.context_length;
+  const KvLayout layout = kv_layout(plan.config, options.kv_types, plan.max_model_len, options.max_num_batched_tokens,
+                                    options.pages_by_window);
+  plan.block_shape = layout.shape;
+  plan.page_bytes = layout.page_bytes;
+  plan.pages_of_longest =
+      layout.shape.pages_most(div_ceil(plan.max_model_len, kBlockTokens), options.max_num_batched_tokens);
   const Result<int32_t> blocks = plan_kv_blocks({.max_num_seqs = options.max_num_seqs,
                                                  .max_model_len = plan.max_model_len,
-                                                 .block_bytes = plan.kv_block_bytes,
+                                                 .shape = layout.shape,
+                                                 .step_tokens = options.max_num_batched_tokens,
+                                                 .page_bytes = layout.page_bytes,
                                                  .weight_bytes = plan.weight_bytes,
                                                  .memory_available_bytes = inspect_machine().memory_available_bytes,
                                                  .memory_utilization = options.memory_utilization,

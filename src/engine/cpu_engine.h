@@ -20,10 +20,13 @@ struct EngineOptions {
   std::optional<uint32_t> isa{};  // a level of isa::; isa::level_from_environment()
   int32_t max_num_seqs = 64;
   int32_t max_num_batched_tokens = 256;
-  int32_t max_model_len = 0;               // the model's context length
-  double memory_utilization = 0.9;         // share of available memory that weights and KV may use, (0, 1]
-  int64_t kv_cache_bytes = 0;              // KV pool, instead of memory_utilization
-  kernels::KvTypes kv_types{};             // how K and V are stored
+  int32_t max_model_len = 0;        // the model's context length
+  double memory_utilization = 0.9;  // share of available memory that weights and KV may use, (0, 1]
+  int64_t kv_cache_bytes = 0;       // KV pool, instead of memory_utilization
+  kernels::KvTypes kv_types{};      // how K and V are stored
+  /// Layers with a sliding window keep their K and V in pages of their own, so that a scheduler can free what they do
+  /// not see any more (kv_layout). Whoever builds batches by hand then gives a table for each page of a block.
+  bool pages_by_window = false;
   std::function<void(double)> progress{};  // loading, 0..1; called from the loading thread
   /// For tests (one row of a batch goes bad): may change a row's raw logits; called on the engine's threads.
   std::function<void(SeqId, int32_t position, std::span<float>)> alter_logits{};
@@ -38,9 +41,10 @@ struct EngineInfo {
   int32_t vocab_size;
   int32_t context_length;  // of the model file
   int32_t max_model_len;   // served
-  int32_t total_blocks;    // KV pool
-  int64_t weight_bytes;    // packed, resident
-  int64_t kv_bytes_per_token;
+  int32_t total_blocks;    // KV pool, in pages where a block is several
+  kvcache::BlockShape block_shape;
+  int64_t weight_bytes;        // packed, resident
+  int64_t kv_bytes_per_token;  // of all layers, padding included
   kernels::KvTypes kv_types;
   int64_t parameters;
 };
@@ -52,12 +56,20 @@ struct EnginePlan {
   int64_t key_bias_bytes;  // model::KeyBiases; 0 unless K is quantized and has biases
   int64_t kv_block_bytes;  // over all layers
   int32_t max_model_len;   // tokens
-  int32_t total_blocks;    // KV pool
-  int64_t scratch_bytes;   // activations and logits of the largest step
+  int32_t total_blocks;    // KV pool, in pages where a block is several
+  kvcache::BlockShape block_shape;
+  int64_t page_bytes;        // of one of them, padding included
+  int64_t pages_of_longest;  // of a sequence of max_model_len tokens
+  int64_t scratch_bytes;     // activations and logits of the largest step
   int32_t threads;
   std::optional<Error> refusal{};  // why load() would refuse: no room for the KV pool (total_blocks is 0 then)
 
-  int64_t kv_pool_bytes() const { return kv_block_bytes * total_blocks; }
+  int64_t kv_pool_bytes() const { return page_bytes * total_blocks; }
+  /// Of one sequence of max_model_len tokens, at its most; and so many of them the pool holds.
+  int64_t kv_sequence_bytes() const { return pages_of_longest * page_bytes; }
+  int64_t longest_sequences() const { return total_blocks / pages_of_longest; }
+  /// Tokens in the pool if no sequence leaves a window.
+  int64_t kv_pool_tokens() const { return int64_t{total_blocks / block_shape.pages()} * kBlockTokens; }
 };
 
 /// The engine on the CPU: packed weights, KV storage, one thread pool.

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "core/isa.h"
 #include "engine/cpu_engine.h"
@@ -397,12 +398,50 @@ TEST_F(EngineTest, LongContextsCutAnywhereChangeNoBit) {
 }
 #endif
 
+model::ModelConfig layers_of(int32_t always, int32_t windowed) {
+  model::ModelConfig config;
+  config.head_dim = 64;
+  for (int32_t l = 0; l < always + windowed; ++l)
+    config.layers.push_back({.heads = 4, .kv_heads = 1, .ffn = 8, .window = l < windowed ? 512 : 0, .rope = 0});
+  std::shuffle(config.layers.begin(), config.layers.end(), std::mt19937(7));
+  return config;
+}
+
+// Goal: every layer has its place in exactly one page, windows and others apart, at most 1/16 of a block is padding,
+// and models that gain nothing keep one page. Method: layer counts of gemma3 (270m to 27b), gemma2 and phi3.
+TEST(KvLayout, CutsLayersByTheirWindows) {
+  const auto shape_of = [](int32_t always, int32_t windowed, int32_t context = 8192, bool by_window = true) {
+    const model::ModelConfig config = layers_of(always, windowed);
+    const KvLayout layout = kv_layout(config, kernels::KvType::kF16, context, 256, by_window);
+    const int64_t layer = kernels::kv_block_bytes(kernels::KvType::kF16, 1, 64);
+    std::set<std::pair<int32_t, int64_t>> places;
+    for (size_t l = 0; l < config.layers.size(); ++l) {
+      const KvLayout::Place& at = layout.layers[l];
+      EXPECT_TRUE(places.insert({at.page, at.offset_bytes}).second);
+      EXPECT_LE(at.offset_bytes + layer, layout.page_bytes);
+      EXPECT_EQ(at.offset_bytes % layer, 0);
+      if (always > 0 && layout.shape.has_windows()) {
+        EXPECT_EQ(at.page >= layout.shape.always, config.layers[l].window > 0);
+      }
+    }
+    EXPECT_LE(layout.shape.pages() * layout.page_bytes, kv_block_bytes(config, kernels::KvType::kF16) * 17 / 16);
+    return std::pair(layout.shape.always, layout.shape.windowed);
+  };
+  EXPECT_EQ(shape_of(3, 15), std::pair(1, 5));   // gemma3:270m
+  EXPECT_EQ(shape_of(5, 29), std::pair(1, 5));   // gemma3:4b, two layers of padding
+  EXPECT_EQ(shape_of(13, 13), std::pair(1, 1));  // gemma2:2b
+  EXPECT_EQ(shape_of(0, 32), std::pair(1, 7));   // phi3: a path must exist to be found
+  EXPECT_EQ(shape_of(18, 0), std::pair(1, 0));
+  EXPECT_EQ(shape_of(3, 15, 700), std::pair(1, 0)) << "nothing is ever left behind";
+  EXPECT_EQ(shape_of(3, 15, 8192, false), std::pair(1, 0));
+}
+
 // Goal: the pool is the smaller of what is useful and what fits, and a refusal has the numbers and three ways out.
 TEST(KvPlan, TakesWhatIsUsefulOrFitsOrSaysWhatToDo) {
   const int64_t mib = 1 << 20;
   KvDemand demand{.max_num_seqs = 4,
                   .max_model_len = 100,
-                  .block_bytes = mib,
+                  .page_bytes = mib,
                   .weight_bytes = 100 * mib,
                   .memory_available_bytes = 1000 * mib,
                   .memory_utilization = 0.9,
@@ -421,6 +460,20 @@ TEST(KvPlan, TakesWhatIsUsefulOrFitsOrSaysWhatToDo) {
   EXPECT_EQ(plan_kv_blocks(demand).value(), 10);  // by hand: may be smaller than one sequence
   demand.kv_cache_bytes = mib - 1;
   EXPECT_FALSE(plan_kv_blocks(demand).ok());
+
+  // Pages: whole blocks only, and of a long sequence no more than its window needs.
+  demand = {.max_num_seqs = 2,
+            .max_model_len = 8192,
+            .shape = {.always = 1, .windowed = 5, .window = 512},
+            .step_tokens = 256,
+            .page_bytes = mib,
+            .weight_bytes = 0,
+            .memory_available_bytes = 10000 * mib,
+            .memory_utilization = 1,
+            .kv_cache_bytes = 0};
+  EXPECT_EQ(plan_kv_blocks(demand).value(), 2 * 762);  // 512 + 5 (768 / 16 + 1) = 757, in whole blocks of 6
+  demand.kv_cache_bytes = 27 * mib;
+  EXPECT_EQ(plan_kv_blocks(demand).value(), 24);
 }
 
 }  // namespace

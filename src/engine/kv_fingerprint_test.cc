@@ -54,7 +54,7 @@ std::vector<std::vector<std::byte>> blocks_of(CpuEngine& engine, std::vector<Blo
   std::vector<std::vector<std::byte>> blocks;
   for (const BlockId block : {table[0], table[1]}) {
     blocks.emplace_back(static_cast<size_t>(engine.block_bytes()));
-    engine.save_block(block, blocks.back());
+    engine.save_block({&block, 1}, blocks.back());
   }
   return blocks;
 }
@@ -70,11 +70,12 @@ void expect_digests(const std::string& model, const std::vector<uint32_t>& level
     const auto blocks = blocks_of(*engine, {BlockId{4}, BlockId{2}, BlockId{7}});
     EXPECT_EQ(hex(sha256(blocks[0]), 8), first) << "other bytes: raise kKvNumbers and note the digest";
     EXPECT_EQ(hex(sha256(blocks[1]), 8), second) << "other bytes: raise kKvNumbers and note the digest";
-    engine->load_block(BlockId{9}, blocks[1]);
+    const BlockId ninth{9}, fourth{4};
+    engine->load_block({&ninth, 1}, blocks[1]);
     std::vector<std::byte> again(blocks[1].size());
-    engine->save_block(BlockId{9}, again);
+    engine->save_block({&ninth, 1}, again);
     EXPECT_EQ(again, blocks[1]);
-    engine->save_block(BlockId{4}, again);
+    engine->save_block({&fourth, 1}, again);
     EXPECT_EQ(again, blocks[0]) << "its neighbours stay";
   }
 }

@@ -15,6 +15,14 @@ void check(const SequenceChunk& chunk, const StepLimits& limits) {
   PAGODA_CHECK(!chunk.sample || chunk.params != nullptr);
   PAGODA_CHECK(end <= static_cast<int64_t>(chunk.blocks.size()) * kBlockTokens);
   for (const BlockId block : chunk.blocks) PAGODA_CHECK(static_cast<int64_t>(block) < limits.total_blocks);
+  PAGODA_CHECK(std::ssize(chunk.further_blocks) == limits.shape.pages() - 1);
+  for (int32_t table = 1; table < limits.shape.pages(); ++table) {
+    const std::vector<BlockId>& blocks = chunk.further_blocks[static_cast<size_t>(table) - 1];
+    PAGODA_CHECK(end <= static_cast<int64_t>(blocks.size()) * kBlockTokens);
+    const int32_t first = table < limits.shape.always ? 0 : limits.shape.first_seen(chunk.begin);
+    for (size_t i = static_cast<size_t>(first); static_cast<int64_t>(i) * kBlockTokens < end; ++i)
+      PAGODA_CHECK(static_cast<int64_t>(blocks[i]) < limits.total_blocks);
+  }
   PAGODA_CHECK(chunk.prompt_tokens >= 1 && chunk.prompt_tokens <= static_cast<int64_t>(chunk.history.size()));
 }
 
@@ -24,10 +32,14 @@ void add_rows(const SequenceChunk& chunk, int32_t vocab, model::StepRows& rows) 
     const TokenId token = chunk.history[static_cast<size_t>(position)];
     PAGODA_CHECK(token >= 0 && token < vocab);
     if (i % model::kTileRows == 0)
-      rows.tiles.push_back({rows.rows(), std::min(model::kTileRows, chunk.count - i), position, chunk.blocks.data()});
+      rows.tiles.push_back({rows.rows(), std::min(model::kTileRows, chunk.count - i), position, chunk.blocks.data(),
+                            chunk.further_blocks.data()});
     rows.tokens.push_back(token);
     rows.positions.push_back(position);
-    rows.blocks.push_back(chunk.blocks[static_cast<size_t>(position / kBlockTokens)]);
+    const auto block = static_cast<size_t>(position / kBlockTokens);
+    rows.blocks.push_back(chunk.blocks[block]);
+    for (size_t table = 0; table < rows.further_blocks.size(); ++table)
+      rows.further_blocks[table].push_back(chunk.further_blocks[table][block]);
     rows.slots.push_back(position % kBlockTokens);
   }
 }
@@ -36,6 +48,7 @@ void add_rows(const SequenceChunk& chunk, int32_t vocab, model::StepRows& rows) 
 
 StepPlan plan_rows(const Batch& batch, const StepLimits& limits, StepOutput& out) {
   StepPlan plan;
+  plan.rows.further_blocks.resize(static_cast<size_t>(limits.shape.pages()) - 1);
   for (const BlockCopy& copy : batch.copies) {
     PAGODA_CHECK(static_cast<int64_t>(copy.from) < limits.total_blocks);
     PAGODA_CHECK(static_cast<int64_t>(copy.to) < limits.total_blocks && copy.from != copy.to);

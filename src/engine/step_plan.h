@@ -25,9 +25,10 @@ struct StepPlan {
 /// writes.
 struct StepLimits {
   int32_t max_rows;
-  int32_t total_blocks;
+  int32_t total_blocks;  // pages, where a block is several
   int32_t vocab;
   int32_t max_model_len;
+  kvcache::BlockShape shape{};
 };
 
 /// `out` gets one ChunkOutput a chunk, with room for its prompt scores.

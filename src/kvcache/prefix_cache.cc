@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "core/check.h"
 
@@ -45,8 +46,20 @@ uint64_t fold(uint64_t hash, const std::string& text) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(int32_t total_blocks, uint64_t hash_seed, uint64_t hash_mask)
-    : pool_(total_blocks), hash_seed_(hash_seed), hash_mask_(hash_mask) {
+PrefixCache::PrefixCache(int32_t total_pages, uint64_t hash_seed, uint64_t hash_mask, BlockShape shape)
+    : shape_(shape),
+      total_pages_(total_pages),
+      pool_(total_pages / shape.always),
+      hash_seed_(hash_seed),
+      hash_mask_(hash_mask) {
+  PAGODA_CHECK(shape.always >= 1 && (shape.windowed > 0 ? shape.window > 0 : shape.always == 1));
+  const int32_t total_blocks = pool_.total_blocks();
+  if (shape_.has_windows()) {
+    pages_.assign(static_cast<size_t>(total_blocks) * static_cast<size_t>(shape_.pages()), kNoPage);
+    windowed_holders_.assign(static_cast<size_t>(total_blocks), -1);
+    windowed_links_.resize(static_cast<size_t>(total_blocks));
+    for (int32_t i = 0; i < total_pages; ++i) free_pages_.push_back(block_of(i));  // ascending is already a min-heap
+  }
   nodes_.resize(static_cast<size_t>(total_blocks));
   buckets_.assign(std::bit_ceil(static_cast<size_t>(std::max(1, total_blocks))), -1);
   gone_.assign(std::max<size_t>(1024, 2 * buckets_.size()), 0);  // roomy: paths must not meet where blocks are few
@@ -55,8 +68,24 @@ PrefixCache::PrefixCache(int32_t total_blocks, uint64_t hash_seed, uint64_t hash
 // --- blocks ---
 
 BlockId PrefixCache::take() {
-  if (pool_.free_blocks() == 0) evict_oldest(Gone::kEvicted);
-  return pool_.take();
+  make_room();
+  const BlockId block = pool_.take();
+  if (shape_.has_windows()) {
+    for (BlockId& page : pages_of(block)) page = take_page();
+    windowed_holders_[as_index(block)] = 1;
+    ++windowed_references_total_;
+  }
+  return block;
+}
+
+/// Whatever was used longest ago goes first, windowed pages or a whole leaf.
+void PrefixCache::make_room() {
+  while (free_pages() < shape_.pages()) {
+    const bool windowed =
+        oldest_windowed_ >= 0 &&
+        (oldest_ < 0 || windowed_links_[static_cast<size_t>(oldest_windowed_)].cached_at < at(oldest_).cached_at);
+    windowed ? evict_oldest_windowed() : evict_oldest(Gone::kEvicted);
+  }
 }
 
 void PrefixCache::share(BlockId block) {
@@ -65,12 +94,17 @@ void PrefixCache::share(BlockId block) {
 }
 
 void PrefixCache::give_back(BlockId block) {
-  if (pool_.references(block) != 1 || !contains(block)) return pool_.give_back(block);
+  if (pool_.references(block) != 1) return pool_.give_back(block);
+  if (!contains(block)) {
+    free_always(block);
+    return pool_.give_back(block);
+  }
   pool_.keep(block);
   enlist(index_of(block));
 }
 
 void PrefixCache::enlist(int32_t index) {
+  at(index).cached_at = ++turn_;
   at(index).older = youngest_;
   at(index).younger = -1;
   (youngest_ < 0 ? oldest_ : at(youngest_).younger) = index;
@@ -89,8 +123,104 @@ void PrefixCache::evict_oldest(Gone why) {
   unlist(index);
   remember(index, why);
   detach(index);
+  free_always(block_of(index));
   pool_.release(block_of(index));
   evictions_ += why == Gone::kEvicted;
+}
+
+// --- pages ---
+
+Pages PrefixCache::pages(BlockId block) const {
+  PAGODA_CHECK(shape_.has_windows());
+  const auto count = static_cast<size_t>(shape_.pages());
+  return std::span(pages_).subspan(as_index(block) * count, count);
+}
+
+std::span<BlockId> PrefixCache::pages_of(BlockId block) {
+  const auto count = static_cast<size_t>(shape_.pages());
+  return std::span(pages_).subspan(as_index(block) * count, count);
+}
+
+BlockId PrefixCache::take_page() {
+  std::pop_heap(free_pages_.begin(), free_pages_.end(), std::greater<>{});
+  const BlockId page = free_pages_.back();
+  free_pages_.pop_back();
+  return page;
+}
+
+void PrefixCache::free_page(BlockId page) {
+  free_pages_.push_back(page);
+  std::push_heap(free_pages_.begin(), free_pages_.end(), std::greater<>{});
+}
+
+void PrefixCache::free_always(BlockId block) {
+  if (!shape_.has_windows()) return;
+  PAGODA_CHECK(windowed_holders_[as_index(block)] < 0);
+  for (BlockId& page : pages_of(block).first(static_cast<size_t>(shape_.always)))
+    free_page(std::exchange(page, kNoPage));
+}
+
+void PrefixCache::free_windowed(BlockId block) {
+  for (BlockId& page : pages_of(block).last(static_cast<size_t>(shape_.windowed)))
+    free_page(std::exchange(page, kNoPage));
+  windowed_holders_[as_index(block)] = -1;
+}
+
+void PrefixCache::share_windowed(BlockId block) {
+  if (!shape_.has_windows()) return;
+  int32_t& holders = windowed_holders_[as_index(block)];
+  PAGODA_CHECK(holders >= 0 && references(block) > 0);
+  if (holders++ == 0) unlist_windowed(index_of(block));
+  ++windowed_references_total_;
+}
+
+void PrefixCache::give_back_windowed(BlockId block) {
+  if (!shape_.has_windows()) return;
+  int32_t& holders = windowed_holders_[as_index(block)];
+  PAGODA_CHECK(holders > 0 && references(block) > 0);
+  --windowed_references_total_;
+  if (--holders > 0) return;
+  contains(block) ? enlist_windowed(index_of(block)) : free_windowed(block);
+}
+
+void PrefixCache::merge(BlockId block, BlockId node) {
+  PAGODA_CHECK(!contains(block) && contains(node) && references(block) == 1);
+  share(node);
+  if (shape_.has_windows()) {
+    PAGODA_CHECK(windowed_holders_[as_index(block)] == 1);
+    if (has_windowed(node)) {
+      share_windowed(node);
+      give_back_windowed(block);
+    } else {
+      const auto count = static_cast<size_t>(shape_.windowed);
+      std::ranges::swap_ranges(pages_of(block).last(count), pages_of(node).last(count));
+      std::swap(windowed_holders_[as_index(block)], windowed_holders_[as_index(node)]);
+    }
+  }
+  give_back(block);
+}
+
+void PrefixCache::enlist_windowed(int32_t index) {
+  WindowedLink& link = windowed_links_[static_cast<size_t>(index)];
+  link = {.older = youngest_windowed_, .younger = -1, .cached_at = ++turn_};
+  (youngest_windowed_ < 0 ? oldest_windowed_ : windowed_links_[static_cast<size_t>(youngest_windowed_)].younger) =
+      index;
+  youngest_windowed_ = index;
+  ++windowed_cached_;
+}
+
+void PrefixCache::unlist_windowed(int32_t index) {
+  const WindowedLink& link = windowed_links_[static_cast<size_t>(index)];
+  (link.older < 0 ? oldest_windowed_ : windowed_links_[static_cast<size_t>(link.older)].younger) = link.younger;
+  (link.younger < 0 ? youngest_windowed_ : windowed_links_[static_cast<size_t>(link.younger)].older) = link.older;
+  --windowed_cached_;
+}
+
+void PrefixCache::evict_oldest_windowed() {
+  const int32_t index = oldest_windowed_;
+  unlist_windowed(index);
+  free_windowed(block_of(index));
+  ++windowed_evictions_;
 }
 
 // --- spaces ---
@@ -171,24 +301,41 @@ std::pair<int32_t, int32_t> PrefixCache::nearest_child(int32_t parent, std::span
   int32_t child = first_child_of(parent);
   for (int32_t seen = 0; child >= 0 && seen < kTailsScanned; ++seen, child = at(child).next_sibling) {
     const Node& n = at(child);
+    if (!has_windowed(block_of(child))) continue;
     const int32_t equal = equal_tokens(tokens, std::span(n.tokens).first(static_cast<size_t>(n.filled)));
     if (equal > best.second) best = {child, equal};
   }
   return best;
 }
 
-PrefixMatch PrefixCache::find(SpaceId space, std::span<const TokenId> tokens) const {
-  PrefixMatch match;
+std::vector<BlockId> PrefixCache::path(SpaceId space, std::span<const TokenId> tokens) const {
+  std::vector<BlockId> blocks;
   int32_t parent = parent_code(space, std::nullopt);
-  while (tokens.size() >= kBlockTokens) {
+  for (; tokens.size() >= kBlockTokens; tokens = tokens.subspan(kBlockTokens)) {
     const auto next = tokens.first(kBlockTokens);
     const int32_t child = look_up(parent, next, hash_of(parent, next));
     if (child < 0) break;
-    match.blocks.push_back(block_of(child));
+    blocks.push_back(block_of(child));
     parent = child;
-    tokens = tokens.subspan(kBlockTokens);
   }
-  const auto [tail, equal] = nearest_child(parent, tokens);
+  return blocks;
+}
+
+PrefixMatch PrefixCache::find(SpaceId space, std::span<const TokenId> tokens) const {
+  PrefixMatch match;
+  match.blocks = path(space, tokens);
+  if (shape_.has_windows()) {
+    int32_t usable = 0, in_a_row = 0;  // of the last blocks, so many have windowed pages
+    for (int32_t count = 1; count <= std::ssize(match.blocks); ++count) {
+      in_a_row = has_windowed(match.blocks[static_cast<size_t>(count) - 1]) ? in_a_row + 1 : 0;
+      if (in_a_row >= count - shape_.first_seen(count * kBlockTokens)) usable = count;
+    }
+    match.behind_window = usable < std::ssize(match.blocks);
+    match.blocks.resize(static_cast<size_t>(usable));
+  }
+  const auto last = match.blocks.empty() ? std::nullopt : std::optional(match.blocks.back());
+  const auto [tail, equal] =
+      nearest_child(parent_code(space, last), tokens.subspan(match.blocks.size() * kBlockTokens));
   match.tail_tokens = equal;
   if (equal > 0) match.tail = block_of(tail);
   return match;
@@ -207,6 +354,7 @@ void PrefixCache::attach(int32_t index, int32_t parent, std::span<const TokenId>
   Node& n = at(index);
   n.filled = static_cast<int32_t>(tokens.size());
   n.parent = parent;
+  n.birth = ++turn_;
   std::copy(tokens.begin(), tokens.end(), n.tokens.begin());
   n.path = fold(path_of(parent), tokens);
   int32_t& first = parent >= 0 ? at(parent).first_child : space_at(~parent).first_child;
@@ -233,6 +381,11 @@ void PrefixCache::detach(int32_t index) {
     (n.parent >= 0 ? at(n.parent).first_child : space_at(~n.parent).first_child) = n.next_sibling;
   }
   n.filled = 0;
+  // Windowed pages that nobody holds stay with nodes only.
+  if (shape_.has_windows() && windowed_holders_[static_cast<size_t>(index)] == 0) {
+    unlist_windowed(index);
+    free_windowed(block_of(index));
+  }
   if (n.parent < 0) close_if_empty(~n.parent);
 }
 
@@ -296,6 +449,33 @@ void PrefixCache::check() const {
     for (int32_t i = first; i >= 0; i = at(i).next_in_bucket) ++hashed;
   PAGODA_CHECK(linked == nodes && hashed == full);
   PAGODA_CHECK(space_names_.size() + spaces_unused_.size() == spaces_.size());
+  if (shape_.has_windows()) check_pages();
+}
+
+void PrefixCache::check_pages() const {
+  std::vector<int32_t> owners(static_cast<size_t>(total_pages_), 0);
+  for (const BlockId page : free_pages_) ++owners[as_index(page)];
+  int64_t holders = 0;
+  int32_t listed = 0, cached = 0;
+  for (int32_t i = oldest_windowed_, older = -1; i >= 0; older = i, i = windowed_links_[static_cast<size_t>(i)].younger)
+    PAGODA_CHECK(windowed_links_[static_cast<size_t>(i)].older == older && ++listed <= total_blocks());
+  for (int32_t i = 0; i < total_blocks(); ++i) {
+    const BlockId block = block_of(i);
+    const bool there = references(block) > 0 || at(i).filled > 0;
+    const int32_t windowed = windowed_holders_[static_cast<size_t>(i)];
+    // Who holds windowed pages holds the block; nobody's stay with nodes only.
+    PAGODA_CHECK(windowed <= 0 ? windowed < 0 || at(i).filled > 0 : references(block) >= windowed);
+    holders += std::max(0, windowed);
+    cached += windowed == 0;
+    const Pages own = pages(block);
+    for (size_t p = 0; p < own.size(); ++p) {
+      const bool expected = p < static_cast<size_t>(shape_.always) ? there : windowed >= 0;
+      PAGODA_CHECK(expected == (own[p] != kNoPage));
+      if (expected) ++owners[as_index(own[p])];
+    }
+  }
+  PAGODA_CHECK(std::ranges::all_of(owners, [](int32_t count) { return count == 1; }));
+  PAGODA_CHECK(holders == windowed_references_total_ && listed == cached && cached == windowed_cached_);
 }
 
 }  // namespace pagoda::kvcache

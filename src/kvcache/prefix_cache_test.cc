@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <random>
@@ -409,6 +410,137 @@ TEST(PrefixCache, AgreesWithAPlainModel) {
   EXPECT_GT(found, 1000);
   EXPECT_GT(shared, 1000);
   EXPECT_GT(resets, 20);
+}
+
+/// A sequence that holds the windowed pages its next token sees.
+struct WindowHolder {
+  SpaceId space{};
+  Tokens tokens;
+  std::vector<BlockId> blocks;
+  int32_t windowed_begin = 0;
+  int32_t cached = 0;
+
+  void pass(PrefixCache& cache) {
+    for (const int32_t seen = cache.shape().first_seen(cached); windowed_begin < seen; ++windowed_begin)
+      cache.give_back_windowed(blocks[static_cast<size_t>(windowed_begin)]);
+  }
+  void leave(PrefixCache& cache) {
+    for (size_t i = blocks.size(); i-- > 0;) {
+      if (static_cast<int32_t>(i) >= windowed_begin) cache.give_back_windowed(blocks[i]);
+      cache.give_back(blocks[i]);
+    }
+  }
+};
+
+// Goal: windowed pages that anybody holds are never given to another, nor lost; what is found always has those that the
+// next token sees; pages add up. Method: seeded sequences with common beginnings enter, grow a block at a time, pass
+// their window and leave, in a small pool; each page has one owner, and what was written to a held page stays.
+TEST(PrefixCache, WindowedPagesStayAsLongAsTheyAreSeen) {
+  int64_t found = 0, cut = 0, merged = 0, evicted = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    std::mt19937 rng(seed);
+    const BlockShape shape{.always = 1 + static_cast<int32_t>(seed % 2),
+                           .windowed = 1 + static_cast<int32_t>(seed % 3),
+                           .window = std::array{1, 16, 20, 50}[seed % 4]};
+    PrefixCache cache(60, seed, ~uint64_t{0}, shape);
+    const SpaceId space = cache.open_space("", "");
+    std::map<uint32_t, Tokens> written;  // by page: the path of the block in it
+    std::vector<WindowHolder> live;
+    const auto path_of = [](const WindowHolder& h, size_t i) {
+      return Tokens(h.tokens.begin(), h.tokens.begin() + static_cast<std::ptrdiff_t>(16 * (i + 1)));
+    };
+    const auto expect_content = [&](const WindowHolder& h) {
+      for (size_t i = 0; i < h.blocks.size(); ++i) {
+        const Pages pages = cache.pages(h.blocks[i]);
+        for (size_t p = 0; p < pages.size(); ++p) {
+          const bool held = p < static_cast<size_t>(shape.always) || static_cast<int32_t>(i) >= h.windowed_begin;
+          if (held) {
+            ASSERT_EQ(written[static_cast<uint32_t>(pages[p])], path_of(h, i)) << "block " << i << " page " << p;
+          }
+        }
+      }
+    };
+    const auto grow = [&](WindowHolder& h) {
+      const auto i = h.blocks.size();
+      const BlockId block = cache.take();
+      h.blocks.push_back(block);
+      for (const BlockId page : cache.pages(block)) written[static_cast<uint32_t>(page)] = path_of(h, i);
+      const auto parent = i > 0 ? std::optional(h.blocks[i - 1]) : std::nullopt;
+      const BlockId node = cache.insert(h.space, parent, std::span(h.tokens).subspan(16 * i, 16), block);
+      if (node != block) {
+        ++merged;
+        cache.merge(block, node);
+        h.blocks[i] = node;
+      }
+      h.cached += 16;
+      h.pass(cache);
+    };
+    for (int step = 0; step < 600; ++step) {
+      const uint32_t what = rng() % 6;
+      if (what == 0 || live.empty()) {  // enter
+        WindowHolder h{.space = space, .tokens = Tokens(160, static_cast<TokenId>(rng() % 2)), .blocks = {}};
+        for (size_t i = 0; i < 160; i += 16) h.tokens[i] = static_cast<TokenId>(rng() % 8 == 0);
+        const PrefixMatch match = cache.find(space, std::span(h.tokens).first(16 * (rng() % 11)));
+        const int32_t full = static_cast<int32_t>(match.blocks.size()), seen = shape.first_seen(match.tokens());
+        found += full;
+        cut += match.behind_window;
+        for (int32_t i = 0; i < full; ++i) {
+          const BlockId block = match.blocks[static_cast<size_t>(i)];
+          cache.share(block);
+          ASSERT_TRUE(i < seen || cache.has_windowed(block)) << "found what it cannot see";
+          if (i >= seen) cache.share_windowed(block);
+        }
+        h.blocks = match.blocks;
+        h.windowed_begin = seen;
+        h.cached = 16 * full;
+        live.push_back(std::move(h));
+      } else if (what < 5) {
+        WindowHolder& h = live[rng() % live.size()];
+        if (h.cached < 160 && cache.available_blocks() > 0) grow(h);
+      } else {
+        const size_t which = rng() % live.size();
+        live[which].leave(cache);
+        live.erase(live.begin() + static_cast<long>(which));
+      }
+      cache.check();
+      for (const WindowHolder& h : live) ASSERT_NO_FATAL_FAILURE(expect_content(h)) << "seed " << seed << ", " << step;
+    }
+    evicted += cache.windowed_evictions();
+    for (WindowHolder& h : live) h.leave(cache);
+    ASSERT_EQ(cache.available_pages(), 60);
+    cache.reset();
+    cache.check();
+    ASSERT_EQ(cache.free_pages(), 60);
+  }
+  EXPECT_GT(found, 1000);
+  EXPECT_GT(cut, 50);  // the load must meet what it is here to test
+  EXPECT_GT(merged, 300);
+  EXPECT_GT(evicted, 1000);
+}
+
+// Goal: a block behind the window costs only what is read; the pages of the others serve somebody else. Method: one
+// sequence of ten blocks in a pool that holds four whole ones.
+TEST(PrefixCache, ALongSequenceFitsWhereOnlyItsWindowDoes) {
+  const BlockShape shape{.always = 1, .windowed = 5, .window = 16};
+  EXPECT_EQ(shape.pages_most(10, 16), 10 + 5 * 3);
+  EXPECT_EQ(shape.tokens_in(25, 16), 160);
+  EXPECT_EQ(shape.tokens_in(24, 16), 144);
+  PrefixCache cache(25, 1, ~uint64_t{0}, shape);
+  const SpaceId space = cache.open_space("", "");
+  WindowHolder h{.space = space, .tokens = counting(160), .blocks = {}};
+  for (size_t i = 0; i < 10; ++i) {
+    ASSERT_GT(cache.available_blocks(), 0) << i;
+    h.blocks.push_back(cache.take());
+    const auto parent = i > 0 ? std::optional(h.blocks[i - 1]) : std::nullopt;
+    EXPECT_EQ(cache.insert(space, parent, std::span(h.tokens).subspan(16 * i, 16), h.blocks[i]), h.blocks[i]);
+    h.cached += 16;
+    h.pass(cache);
+  }
+  EXPECT_EQ(cache.find(space, h.tokens).tokens(), 160);
+  h.leave(cache);
+  EXPECT_EQ(cache.find(space, h.tokens).tokens(), 160) << "its last window stays";
+  EXPECT_TRUE(cache.find(space, std::span(h.tokens).first(48)).behind_window) << "an earlier one made room";
+  cache.check();
 }
 
 // Goal: tokens are compared, all of them, and so is the path: a hash that is equal proves nothing. Method: every hash

@@ -87,7 +87,7 @@ void store_kv(const LayerRun& run, LoopWorker& worker) {
   const Mat<float> k = run.workspace.k(run.weights.wk.w.rows), v = run.workspace.v(run.weights.wv.w.rows);
   each_row(run, worker, [&](int32_t t) {
     const size_t i = static_cast<size_t>(t);
-    run.ops.kv_write(run.kv, run.step.blocks[i], run.step.slots[i], k.row(t), v.row(t));
+    run.ops.kv_write(run.kv, run.step.block_of(run.kv.table, i), run.step.slots[i], k.row(t), v.row(t));
   });
 }
 
@@ -113,7 +113,7 @@ void attend_tile(const LayerRun& run, const RowTile& tile, int32_t kv_head, Rang
   args.head_begin = heads.begin;
   args.head_end = heads.end;
   args.kv_head = kv_head;
-  args.block_table = tile.blocks;
+  args.block_table = tile.table(run.kv.table);
   args.scale = run.config.attention_scale;
   args.window = run.shape.window;
   args.softcap = run.config.attention_softcap;

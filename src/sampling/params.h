@@ -45,6 +45,13 @@ struct SamplingParams {
   int32_t logprobs = -1;  // -1 = none, else how many of the likeliest besides the chosen one
 };
 
+/// A beam search (beam_search.h) in place of draws. Names, meanings and defaults are vLLM's.
+struct BeamParams {
+  int32_t width = 0;  // texts kept after each token; 0 = no beam search
+  float length_penalty = 1.f;
+  bool early_stopping = false;  // over once `width` texts have ended
+};
+
 /// What a sequence knows at the moment of sampling; everything noise and penalties may depend on.
 struct SamplingContext {
   std::span<const TokenId> history;  // prompt and output so far

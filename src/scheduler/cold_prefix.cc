@@ -42,7 +42,7 @@ bool shareable_block(const Sequence& seq, NextBlock& next) {
     return true;
   }
   next.owner = seq.owner.get();
-  return seq.owner != nullptr && seq.owner->request.n > 1 && seq.ready_tokens() < seq.prompt_tokens - 1;
+  return seq.owner != nullptr && seq.owner->has_siblings() && seq.ready_tokens() < seq.prompt_tokens - 1;
 }
 
 /// It could take the block instead of computing it.

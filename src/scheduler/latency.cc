@@ -40,7 +40,7 @@ void note_finish(const Sequence& seq, const Event& last, int64_t now_us, metrics
     metrics.observe_prefill_time(seconds(times.scheduled_us, times.first_token_us));
     metrics.observe_decode_time(seconds(times.first_token_us, times.last_token_us));
   }
-  metrics.observe_request_tokens(seq.prompt_tokens, seq.transcript->completion_tokens());
+  metrics.observe_request_tokens(seq.prompt_tokens, last.completion_tokens);
 }
 
 }  // namespace pagoda::scheduler

@@ -17,9 +17,9 @@ struct Planner {
   const kvcache::PrefixCache& blocks;
   const Limits& limits;
   int32_t tokens_left;
-  int32_t blocks_left;
+  int32_t pages_left;
   Plan plan{};
-  std::unordered_map<uint32_t, int32_t> released{};  // by block: how many of its holders are victims
+  std::unordered_map<uint64_t, int32_t> released{};  // by held part: how many of its holders are victims
 
   bool is_victim(const Sequence* seq) const {
     return std::find(plan.victims.begin(), plan.victims.end(), seq) != plan.victims.end();
@@ -27,9 +27,29 @@ struct Planner {
   bool has_row(const Sequence* seq) const {
     return std::any_of(plan.rows.begin(), plan.rows.end(), [&](const Row& row) { return row.seq == seq; });
   }
-  bool is_last_holder(BlockId block, const std::unordered_map<uint32_t, int32_t>& gone, int32_t more) const {
-    const auto found = gone.find(static_cast<uint32_t>(block));
-    return (found != gone.end() ? found->second : 0) + more == blocks.references(block);
+  // What a sequence holds, part by part: a block's pages for all layers, and those of layers with windows.
+  static constexpr uint64_t kWindowedPart = uint64_t{1} << 32;
+  static uint64_t part_of(BlockId block) { return static_cast<uint64_t>(block); }
+  int32_t holders(uint64_t part) const {
+    const auto block = static_cast<BlockId>(static_cast<uint32_t>(part));
+    return part >= kWindowedPart ? blocks.windowed_references(block) : blocks.references(block);
+  }
+  int32_t pages_of(uint64_t part) const {
+    return part >= kWindowedPart ? blocks.shape().windowed : blocks.shape().always;
+  }
+  /// Whether f(part) is true of any.
+  template <class F>
+  bool any_part(const Sequence& seq, const F& f) const {
+    for (int32_t i = 0; i < seq.blocks_held(); ++i) {
+      const uint64_t part = part_of(seq.blocks[static_cast<size_t>(i)]);
+      if (f(part)) return true;
+      if (blocks.shape().has_windows() && i >= seq.windowed_begin && f(part | kWindowedPart)) return true;
+    }
+    return false;
+  }
+  bool is_last_holder(uint64_t part, const std::unordered_map<uint64_t, int32_t>& gone, int32_t more) const {
+    const auto found = gone.find(part);
+    return (found != gone.end() ? found->second : 0) + more == holders(part);
   }
 
   /// It takes at least `blocks_least` in all with this row.
@@ -40,9 +60,10 @@ struct Planner {
     const int32_t grow = std::max({0, blocks_for(seq->ready_tokens() + n) - there, blocks_least - there});
     // One that only computes on for its batch's sake stops where its place ends.
     if (seq->ended() && (grow > 0 || seq->total_tokens() > limits.max_model_len)) return Fit::kNoBudget;
-    if (grow + seq->reuse.unheld > blocks_left) return Fit::kNoBlocks;
+    const int32_t pages = grow * blocks.shape().pages() + seq->reuse.unheld;
+    if (pages > pages_left) return Fit::kNoBlocks;
     tokens_left -= n;
-    blocks_left -= grow + seq->reuse.unheld;
+    pages_left -= pages;
     plan.rows.push_back({seq, n, grow, newcomer});
     return Fit::kYes;
   }
@@ -54,14 +75,13 @@ struct Planner {
     for (size_t i = running.size(); i-- > 0 && running[i] != seq;)
       if (!is_victim(running[i]) && !has_row(running[i])) candidates.push_back(running[i]);
     const auto gives = [&](const Sequence* candidate, const auto& gone, int32_t more) {
-      return std::any_of(candidate->blocks.begin(), candidate->blocks.end(),
-                         [&](BlockId block) { return is_last_holder(block, gone, more); });
+      return any_part(*candidate, [&](uint64_t part) { return is_last_holder(part, gone, more); });
     };
     for (Sequence* candidate : candidates)
       if (gives(candidate, released, 1)) return candidate;
     auto all_gone = released;
     for (const Sequence* candidate : candidates)
-      for (const BlockId block : candidate->blocks) ++all_gone[static_cast<uint32_t>(block)];
+      any_part(*candidate, [&](uint64_t part) { return ++all_gone[part], false; });
     for (Sequence* candidate : candidates)
       if (gives(candidate, all_gone, 0)) return candidate;
     return nullptr;
@@ -70,8 +90,10 @@ struct Planner {
   bool preempt_behind(const Sequence* seq) {
     Sequence* victim = find_victim(seq);
     if (victim == nullptr) return false;
-    for (const BlockId block : victim->blocks)  // those it shares with others stay theirs
-      blocks_left += ++released[static_cast<uint32_t>(block)] == blocks.references(block);
+    any_part(*victim, [&](uint64_t part) {  // those it shares with others stay theirs
+      if (++released[part] == holders(part)) pages_left += pages_of(part);
+      return false;
+    });
     plan.victims.push_back(victim);
     return true;
   }
@@ -126,7 +148,7 @@ std::vector<int32_t> share_budget(const std::vector<int32_t>& wanted, int32_t bu
 
 Plan plan_step(const std::vector<Sequence*>& running, std::span<Sequence* const> waiting,
                const kvcache::PrefixCache& blocks, const Limits& limits, int32_t prompt_rows_max) {
-  Planner planner{running, blocks, limits, limits.max_num_batched_tokens, blocks.available_blocks()};
+  Planner planner{running, blocks, limits, limits.max_num_batched_tokens, blocks.available_pages()};
 
   // A user who is already reading must not stall behind someone else's long prompt ...
   for (Sequence* seq : running)
@@ -135,11 +157,11 @@ Plan plan_step(const std::vector<Sequence*>& running, std::span<Sequence* const>
   // ... so prompts get what is left, in chunks (Sarathi-Serve, arXiv:2403.02310).
   std::vector<Sequence*> prompts;
   for (Sequence* seq : running)
-    if (!seq->decoding() && !seq->ended() && !planner.is_victim(seq)) prompts.push_back(seq);
+    if (!seq->decoding() && !seq->ended() && !seq->parked && !planner.is_victim(seq)) prompts.push_back(seq);
   size_t inside = prompts.size();
   Newcomers newcomers;
   if (planner.plan.victims.empty()) {
-    newcomers = find_newcomers(running, prompts, waiting, planner.blocks_left, blocks.total_blocks(), limits);
+    newcomers = find_newcomers(running, prompts, waiting, planner.pages_left, blocks.total_pages(), limits);
     prompts.insert(prompts.end(), newcomers.entering.begin(), newcomers.entering.end());
     planner.plan.short_of_blocks = newcomers.short_of_blocks;
     planner.plan.deferred = newcomers.deferred;

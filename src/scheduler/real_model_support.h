@@ -40,13 +40,14 @@ inline std::unique_ptr<ModelFile> open_model_file(const std::string& name) {
 }
 
 inline std::unique_ptr<engine::CpuEngine> load_engine(const ModelFile& model, uint32_t isa, int32_t threads,
-                                                      int32_t max_model_len = 512) {
+                                                      int32_t max_model_len = 512, bool pages_by_window = false) {
   engine::EngineOptions options;
   options.isa = isa;
   options.threads = threads;
   options.max_num_seqs = 8;
   options.max_model_len = max_model_len;
   options.kv_cache_bytes = int64_t{256} << 20;
+  options.pages_by_window = pages_by_window;
   auto loaded = engine::CpuEngine::load(*model.file, options);
   EXPECT_TRUE(loaded.ok()) << loaded.error().message;
   return loaded.ok() ? std::move(loaded).take() : nullptr;
@@ -93,6 +94,7 @@ struct Served {
   int64_t preemptions = 0;
   std::vector<int32_t> cached_tokens;  // by request, of choice 0
   std::vector<int32_t> from_disk;      // of these
+  std::vector<CacheExit> why;          // no more were
 };
 
 /// Serves the requests, `at_once` or one after another, and returns what each choice's reader saw. Cache and budget are
@@ -122,9 +124,10 @@ inline std::vector<Seen> serve(engine::Engine& engine, const text::Tokenizer& to
   }
   run();
   if (served != nullptr) {
-    served->preemptions = preemptions_in(metrics.expose());
+    *served = {.preemptions = preemptions_in(metrics.expose()), .cached_tokens = {}, .from_disk = {}, .why = {}};
     for (const auto& sink : sinks) {
       served->cached_tokens.push_back(sink->last().cached_tokens);
+      served->why.push_back(sink->last().cache_exit);
       served->from_disk.push_back(sink->last().from_tiers.disk);
     }
   }

@@ -32,6 +32,7 @@ enum class CacheExit {
   kDamaged,       // its next block came from the disk otherwise than it went, or something else lay there
   kUnreadable,    // the disk refused to give it
   kLate,          // the disk took too long
+  kWindow,        // it is there, but layers with a sliding window gave back what the next token sees
 };
 
 /// Prompt tokens that came from beyond the pool.
@@ -77,6 +78,7 @@ struct Request {
   bool ignore_eos = false;
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
+  sampling::BeamParams beam{};  // width > 0: the n best texts of a beam search, and nothing is drawn
   std::shared_ptr<const std::vector<TokenId>> shown_tokens{};  // control tokens shown all the same, ascending; or null
   std::optional<int32_t> prompt_logprobs{};                    // top-k per prompt position
   std::vector<std::vector<TokenId>> score_ids{};               // further ids to score, by prompt position

@@ -11,7 +11,6 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "scheduler/admission.h"
-#include "scheduler/prompt_budget.h"
 #include "scheduler/scheduler_state.h"
 
 namespace pagoda::scheduler {
@@ -46,6 +45,7 @@ Scheduler::Scheduler(engine::Engine& engine, const text::Tokenizer* tokenizer, L
                      metrics::ServingMetrics& metrics, Tiers tiers) {
   limits.max_num_seqs = std::min(limits.max_num_seqs, limits.max_num_batched_tokens);
   if (limits.mode != SchedulingMode::kPaged) limits.prefix_caching = false;
+  limits.shape = engine.block_shape();
   state_ = std::make_unique<State>(engine, tokenizer, limits, clock, metrics, tiers);
 }
 
@@ -122,10 +122,8 @@ Result<bool> Scheduler::step() {
   s.drop_expired();
   s.finish_static_batch();
   s.order.refresh(s.running, s.waiting);
-  const std::span<Sequence* const> newcomers = s.find_prefixes();
-
-  const int32_t prompt_rows = prompt_rows_within_slo(s.running, newcomers, s.cost, s.limits);
-  const Plan plan = plan_step(s.running, newcomers, s.blocks.cache(), s.limits, prompt_rows);
+  Plan plan = s.plan();
+  while (plan.empty() && !s.tiers.anybody_waits() && s.preempt_parked()) plan = s.plan();
   PAGODA_CHECK(!plan.empty() || s.sequences.empty() || s.tiers.anybody_waits());  // nothing waits for ever
   s.deferred = plan.deferred;
   s.publish_load();

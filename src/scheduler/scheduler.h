@@ -7,6 +7,7 @@
 #include "core/clock.h"
 #include "core/result.h"
 #include "engine/batch.h"
+#include "kvcache/block_shape.h"
 #include "metrics/serving_metrics.h"
 #include "scheduler/policy/fair.h"
 #include "scheduler/policy/policy.h"
@@ -49,7 +50,8 @@ struct Limits {
   int32_t max_model_len = 0;             // context, tokens
   int32_t max_queued = 1024;             // sequences waiting; beyond it submit() answers kNoCapacity
   int64_t max_queued_tokens = 0;         // prompt tokens waiting, 0 = no limit
-  int32_t total_blocks = 0;              // KV pool
+  int32_t total_blocks = 0;              // KV pool, in pages where a block is several (BlockShape)
+  kvcache::BlockShape shape{};           // the engine's: whoever makes a Scheduler need not set it
   bool prefix_caching = true;            // sequences share the blocks of equal beginnings
   Policy policy = Policy::kFcfs;
   FairWeights fair_weights{};  // by Request::account
@@ -92,7 +94,7 @@ class Scheduler {
     int64_t waiting_tokens;  // of their prompts
     int32_t total_blocks;
     int32_t free_blocks;    // nobody holds them; those of finished sequences count, though they may be found again
-    int32_t cached_blocks;  // so many of the free ones
+    int32_t cached_blocks;  // so many of the free ones. With windows all three count pages, as whole blocks
     int64_t last_step_us;   // clock value of the last turn of the loop: /health compares it with now
     metrics::KvUse kv;      // token slots in the last step
     metrics::KvUse kv_us;   // the same summed over all steps, times how long each took: slots * microseconds

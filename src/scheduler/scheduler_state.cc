@@ -10,6 +10,7 @@
 #include "scheduler/kv_use.h"
 #include "scheduler/latency.h"
 #include "scheduler/newcomers.h"
+#include "scheduler/prompt_budget.h"
 
 namespace pagoda::scheduler {
 namespace {
@@ -34,13 +35,14 @@ Scheduler::State::State(engine::Engine& engine_in, const text::Tokenizer* tokeni
       limits(limits_in),
       clock(clock_in),
       metrics(metrics_in),
-      blocks(limits_in.total_blocks, limits_in.prefix_caching),
+      blocks(limits_in.total_blocks, limits_in.prefix_caching, limits_in.shape, limits_in.max_num_batched_tokens),
+      scores(blocks.cache()),
       disk(tiers_in.disk),
       tiers(engine_in, tiers_in, blocks, clock_in),
       order(limits) {
   PAGODA_CHECK(limits.max_num_seqs > 0 && limits.max_num_batched_tokens >= limits.max_num_seqs);
-  PAGODA_CHECK(limits.max_model_len > 0 && limits.total_blocks > 0);
-  metrics.set_cache_config(kBlockTokens, limits.total_blocks);
+  PAGODA_CHECK(limits.max_model_len > 0 && limits.total_blocks >= limits.shape.pages());
+  metrics.set_cache_config(kBlockTokens, limits.total_blocks / limits.shape.pages());
   metrics.set_scheduler_info(name_of(limits.policy), name_of(limits.mode));
   if (disk != nullptr) {
     disk->on_news([this] {
@@ -79,6 +81,7 @@ void Scheduler::State::admit_arrivals() {
     blocks.open(*raw);
     raw->transcript.emplace(tokenizer, raw->owner->request, limits.max_model_len);
     sequences.emplace(static_cast<uint64_t>(raw->id), std::move(seq));
+    scores.deliver(*raw);
     if (order.wants_reuse()) blocks.find_reuse(*raw, running);
     order.arrive(*raw);
     insert_in_order(waiting, raw);
@@ -90,8 +93,7 @@ void Scheduler::State::drop_cancelled() {
   for (const auto& [id, seq] : sequences)
     if (std::find(cancels.begin(), cancels.end(), seq->owner->id) != cancels.end()) doomed.push_back(seq.get());
   cancels.clear();
-  std::sort(doomed.begin(), doomed.end(), runs_before);  // events in an order that replays
-  for (Sequence* seq : doomed) end_from_outside(*seq, FinishReason::kCancelled, std::nullopt);
+  end_from_outside(std::move(doomed), FinishReason::kCancelled, [](const Sequence&) { return std::nullopt; });
 }
 
 void Scheduler::State::drop_expired() {
@@ -100,26 +102,27 @@ void Scheduler::State::drop_expired() {
   for (const std::vector<Sequence*>* queue : {&running, &waiting})
     for (Sequence* seq : *queue)
       if (seq->deadline_us >= 0 && seq->deadline_us <= now_us && !seq->ended()) late.push_back(seq);
-  for (Sequence* seq : late) end_from_outside(*seq, FinishReason::kError, deadline_error(*seq));
+  end_from_outside(std::move(late), FinishReason::kError, deadline_error);
 }
 
 std::span<Sequence* const> Scheduler::State::find_prefixes() {
   for (Sequence* seq : running) {
-    if (seq->decoding()) continue;
+    if (seq->decoding() || seq->parked) continue;
     blocks.extend(*seq);
     note_reuse(*seq);
   }
   const auto slots = static_cast<size_t>(limits.max_num_seqs) - running.size();
   ask_tiers(slots > 0 ? slots + kFollowersSeen : 0);
   const size_t most = slots > 0 ? std::min(newcomers.size(), slots + kFollowersSeen) : 0;
-  int32_t left = blocks.cache().available_blocks();
+  int32_t left = blocks.cache().available_pages();
   size_t seen = 0;
   for (Sequence* seq : waiting) seq->reuse = {};
   for (; seen < most && (left >= 0 || seen < kFollowersSeen); ++seen) {  // hardly further than plan_step lets them in
     Sequence* seq = newcomers[seen];
+    scores.deliver(*seq);
     blocks.find_reuse(*seq, running);
     order.looked_up(*seq);
-    left -= div_ceil(seq->total_tokens(), kBlockTokens) - static_cast<int32_t>(seq->reuse.match.blocks.size());
+    left -= pages_for(seq->total_tokens(), limits) - seq->pages_found(limits.shape);
   }
   return std::span(newcomers).first(seen);
 }
@@ -128,29 +131,36 @@ std::span<Sequence* const> Scheduler::State::find_prefixes() {
 /// enter yet do not ask yet, or what they get would make room again.
 void Scheduler::State::ask_tiers(size_t most) {
   newcomers = waiting;
+  std::erase_if(newcomers, [](const Sequence* seq) { return seq->parked; });
   if (!tiers.any()) return;
   tiers.begin_step(/*busy=*/!running.empty());
-  int32_t spoken_for = 0;  // blocks that those before need as well
+  int32_t spoken_for = 0;  // pages that those before need as well
   for (const Sequence* seq : running)
-    if (!seq->decoding()) spoken_for += std::max(0, blocks_for(seq->total_tokens()) - seq->blocks_held());
-  std::vector<std::vector<BlockId>> held;  // what those who enter find is not for those behind them to take
+    if (!seq->decoding())
+      spoken_for += std::max(0, pages_for(seq->total_tokens(), limits) - seq->pages_held(limits.shape));
+  std::vector<HeldPath> held;  // what those who enter find is not for those behind them to take
   std::erase_if(newcomers, [&](Sequence* seq) {
     bool waits = false;
     if (most > 0) {
       held.push_back(blocks.hold_there(*seq));
-      spoken_for += blocks_for(seq->total_tokens()) - static_cast<int32_t>(held.back().size());
-      if (spoken_for > blocks.cache().available_blocks()) most = 0;  // nobody enters past one who does not fit
+      spoken_for += pages_for(seq->total_tokens(), limits) - held.back().pages(limits.shape);
+      if (spoken_for > blocks.cache().available_pages()) most = 0;  // nobody enters past one who does not fit
     }
     if (most > 0 || seq->visit.state == TierVisit::State::kLoading) waits = tiers.visit(*seq);
     if (most > 0 && !waits) {
-      const auto before = static_cast<int32_t>(held.back().size());
+      const int32_t before = held.back().pages(limits.shape);
       held.push_back(blocks.hold_there(*seq));  // with what came now
-      spoken_for -= static_cast<int32_t>(held.back().size()) - before;
+      spoken_for -= held.back().pages(limits.shape) - before;
       --most;
     }
     return waits;
   });
   for (auto path = held.rbegin(); path != held.rend(); ++path) blocks.let_go(*path);
+}
+
+Plan Scheduler::State::plan() {
+  const std::span<Sequence* const> entering = find_prefixes();
+  return plan_step(running, entering, blocks.cache(), limits, prompt_rows_within_slo(running, entering, cost, limits));
 }
 
 void Scheduler::State::preempt(Sequence& victim) {
@@ -197,23 +207,26 @@ void Scheduler::State::note_padding(const std::vector<Row>& rows) {
 
 engine::Batch Scheduler::State::batch_of(const std::vector<Row>& rows) const {
   engine::Batch batch;
-  batch.copies = blocks.copies();
+  batch.copies = blocks.page_copies();
   batch.chunks.reserve(rows.size());
   for (const Row& row : rows) {
     const Sequence& seq = *row.seq;
     const Request& request = seq.owner->request;
     const bool wants_scores = wants_prompt_scores(request) && seq.choice == 0 && seq.prompt_scored < seq.prompt_tokens;
+    const std::vector<BlockId>& table = seq.tables.empty() ? seq.blocks : seq.tables.front();
     batch.chunks.push_back({
         .id = seq.id,
         .history = seq.history,
         .begin = seq.cached_tokens,
         .count = row.tokens,
-        .blocks = std::span(seq.blocks).first(static_cast<size_t>(blocks_for(seq.cached_tokens + row.tokens))),
+        .blocks = std::span(table).first(static_cast<size_t>(blocks_for(seq.cached_tokens + row.tokens))),
         .sample = row.tokens == seq.uncached_tokens() && request.max_tokens > 0,
         .params = &request.sampling,
         .prompt_tokens = seq.prompt_tokens,
         .sample_index = seq.choice,
         .score = wants_scores ? &seq.owner->score : nullptr,
+        .further_blocks =
+            seq.tables.empty() ? std::span<const std::vector<BlockId>>{} : std::span(seq.tables).subspan(1),
     });
   }
   return batch;
@@ -243,6 +256,7 @@ void Scheduler::State::commit(const std::vector<Row>& rows, const engine::StepOu
     prompt_tokens += reach_prompt(seq);
     if (!out.chunks[i].error)
       blocks.filled(seq, [this](Sequence& who, int32_t index, BlockId block) { tiers.computed(who, index, block); });
+    blocks.pass_window(seq);
   }
   metrics.add_computed_prompt_tokens(prompt_tokens);
   metrics.observe_iteration_tokens(row_tokens);
@@ -262,8 +276,8 @@ Event Scheduler::State::new_event(Sequence& seq) const {
 }
 
 /// Chunks deliver scores in pieces, and after a preemption once more.
-void Scheduler::State::take_scores(Sequence& seq, std::vector<engine::PromptScore> scores) {
-  for (engine::PromptScore& score : scores) {
+void Scheduler::State::take_scores(Sequence& seq, std::vector<engine::PromptScore> arrived) {
+  for (engine::PromptScore& score : arrived) {
     if (score.position != seq.prompt_scored) continue;
     seq.prompt_scores.push_back(std::move(score));
     ++seq.prompt_scored;
@@ -291,11 +305,17 @@ void Scheduler::State::emit_token(Sequence& seq, sampling::SampledToken token) {
 void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& out) {
   int32_t sampled = 0;
   std::vector<std::pair<std::shared_ptr<RequestState>, Error>> failed;
+  std::vector<std::shared_ptr<RequestState>> searches;
   for (size_t i = 0; i < rows.size(); ++i) {
     Sequence& seq = *rows[i].seq;
     engine::ChunkOutput& chunk = out.chunks[i];
     if (seq.ended()) {  // it computes on for its batch's sake; nobody reads what
       if (chunk.token) seq.history.push_back(chunk.token->id);
+      continue;
+    }
+    if (seq.owner->beams) {
+      if (std::ranges::find(searches, seq.owner) == searches.end()) searches.push_back(seq.owner);
+      note_beam(seq, chunk);
       continue;
     }
     if (chunk.error) {
@@ -305,6 +325,7 @@ void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& ou
       continue;
     }
     take_scores(seq, std::move(chunk.prompt_scores));
+    scores.keep(seq);
     if (seq.uncached_tokens() > 0) continue;  // a prompt's chunk: more to come
     if (seq.owner->request.max_tokens == 0) {
       Event event = new_event(seq);
@@ -316,6 +337,7 @@ void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& ou
     ++sampled;
     emit_token(seq, std::move(*chunk.token));
   }
+  for (const std::shared_ptr<RequestState>& search : searches) sampled += advance_beams(*search);
   metrics.add_generation_tokens(sampled);
   for (const auto& [request, error] : failed) end_siblings(*request, error);  // whose rows were still to come above
   finish_static_batch();
@@ -352,18 +374,24 @@ void Scheduler::State::leave(Sequence& seq, Event last) {
   note_finish(seq, last, clock.now_us(), metrics);
   if (last.finish == FinishReason::kStop || last.finish == FinishReason::kLength)
     mean_answer += (1 - kAnswerForgetting) * (last.completion_tokens - mean_answer);
+  const std::shared_ptr<RequestState> owner = seq.owner;
+  take_out(seq, /*worth_keeping=*/last.finish != FinishReason::kError);
+  owner->request.sink->push(std::move(last));
+}
+
+void Scheduler::State::take_out(Sequence& seq, bool worth_keeping) {
   order.leave(seq);
   tiers.leave(seq);
-  blocks.give_back(seq, /*worth_keeping=*/last.finish != FinishReason::kError);
+  blocks.give_back(seq, worth_keeping);
   blocks.close(seq);
   std::erase(running, &seq);
   std::erase(waiting, &seq);
-  const auto node = sequences.extract(static_cast<uint64_t>(seq.id));  // alive until its sink has the event
-  seq.owner->request.sink->push(std::move(last));
+  sequences.erase(static_cast<uint64_t>(seq.id));
 }
 
 void Scheduler::State::end_from_outside(Sequence& seq, FinishReason reason, std::optional<Error> error) {
   if (seq.ended()) return leave(seq, *std::exchange(seq.held_end, std::nullopt));  // its end is decided
+  if (seq.owner->beams) return end_beams(std::shared_ptr(seq.owner), reason, std::move(error));
   Event event = new_event(seq);
   event.text = seq.transcript->flush();
   event.finish = reason;
@@ -371,12 +399,22 @@ void Scheduler::State::end_from_outside(Sequence& seq, FinishReason reason, std:
   finish(seq, std::move(event));
 }
 
+void Scheduler::State::end_from_outside(std::vector<Sequence*> doomed, FinishReason reason,
+                                        const std::function<std::optional<Error>(const Sequence&)>& why) {
+  std::sort(doomed.begin(), doomed.end(), runs_before);  // events in an order that replays
+  std::vector<uint64_t> ids;
+  for (const Sequence* seq : doomed) ids.push_back(static_cast<uint64_t>(seq->id));
+  for (const uint64_t id : ids) {
+    const auto found = sequences.find(id);  // a beam takes its siblings with it
+    if (found != sequences.end()) end_from_outside(*found->second, reason, why(*found->second));
+  }
+}
+
 void Scheduler::State::end_all(FinishReason reason, const std::optional<Error>& error) {
   blocks.finish_copies();
   std::vector<Sequence*> all;
   for (const auto& [id, seq] : sequences) all.push_back(seq.get());
-  std::sort(all.begin(), all.end(), runs_before);
-  for (Sequence* seq : all) end_from_outside(*seq, reason, error);
+  end_from_outside(std::move(all), reason, [&](const Sequence&) { return error; });
   publish_load();
 }
 
@@ -385,7 +423,7 @@ void Scheduler::State::check_invariants() const {
   for (const Sequence* seq : running) {
     const int32_t begun = div_ceil(seq->cached_tokens, kBlockTokens);
     PAGODA_CHECK(limits.mode == SchedulingMode::kPaged ? seq->blocks_held() == begun : seq->blocks_held() >= begun);
-    PAGODA_CHECK(seq->ended() || seq->cached_tokens < seq->total_tokens());
+    PAGODA_CHECK(seq->ended() || seq->parked || seq->cached_tokens < seq->total_tokens());
   }
   for (const Sequence* seq : waiting) PAGODA_CHECK(seq->blocks.empty() && seq->cached_tokens == 0 && !seq->ended());
   PAGODA_CHECK(std::is_sorted(waiting.begin(), waiting.end(), runs_before));
@@ -416,12 +454,14 @@ Error Scheduler::State::refuse(Error why, int32_t places) {
 
 void Scheduler::State::publish_load() {
   const std::lock_guard lock(mutex);
+  const kvcache::PrefixCache& pool = blocks.cache();
+  const int32_t block_pages = pool.shape().pages();
   load = {.running = static_cast<int32_t>(running.size()),
           .waiting = static_cast<int32_t>(waiting.size()),
           .waiting_tokens = 0,
-          .total_blocks = blocks.cache().total_blocks(),
-          .free_blocks = blocks.cache().available_blocks(),
-          .cached_blocks = blocks.cache().cached_blocks(),
+          .total_blocks = pool.total_pages() / block_pages,
+          .free_blocks = pool.available_blocks(),
+          .cached_blocks = (pool.available_pages() - pool.free_pages()) / block_pages,
           .last_step_us = clock.now_us(),
           .kv = kv,
           .kv_us = kv_us,

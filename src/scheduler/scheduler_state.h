@@ -1,5 +1,6 @@
 #pragma once
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "scheduler/admission.h"
 #include "scheduler/plan_step.h"
+#include "scheduler/prompt_scores.h"
 #include "scheduler/queue_order.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/sequence.h"
@@ -33,6 +35,8 @@ struct Scheduler::State {
   /// newcomers: no others can enter.
   std::span<Sequence* const> find_prefixes();
   void ask_tiers(size_t most);
+  /// find_prefixes(), and what the step computes then.
+  Plan plan();
   /// The victim leaves the batch: what becomes of its KV is decided here.
   void preempt(Sequence& victim);
   void reserve(const std::vector<Row>& rows);
@@ -54,7 +58,7 @@ struct Scheduler::State {
   /// Prompt tokens up to `cached_tokens` are there; those not reached before count, as reused or as computed.
   int32_t reach_prompt(Sequence& seq) const;
   void note_reuse(Sequence& seq);
-  void take_scores(Sequence& seq, std::vector<engine::PromptScore> scores);
+  void take_scores(Sequence& seq, std::vector<engine::PromptScore> arrived);
   void emit_token(Sequence& seq, sampling::SampledToken token);
   Event new_event(Sequence& seq) const;
   /// Takes the sequence out of everything, then sends its last event; in a static batch, when all of it have ended.
@@ -62,7 +66,19 @@ struct Scheduler::State {
   void finish_static_batch();
   void leave(Sequence& seq, Event last);
   void end_siblings(const RequestState& request, const Error& error);
+  void take_out(Sequence& seq, bool worth_keeping);
   void end_from_outside(Sequence& seq, FinishReason reason, std::optional<Error> error);
+  void end_from_outside(std::vector<Sequence*> doomed, FinishReason reason,
+                        const std::function<std::optional<Error>(const Sequence&)>& why);
+  // Beam searches, in beams.cc.
+  void note_beam(Sequence& seq, engine::ChunkOutput& chunk);
+  /// Once all its beams have candidates. Returns how many tokens it has told.
+  int32_t advance_beams(RequestState& owner);
+  Sequence& fork_beam(const Sequence& parent);
+  int32_t tell_beams(RequestState& owner);
+  void end_beams(const std::shared_ptr<RequestState>& owner, FinishReason reason, std::optional<Error> error);
+  /// A beam that waits for others gives its blocks back; false if none does.
+  bool preempt_parked();
   void end_all(FinishReason reason, const std::optional<Error>& error);
 
   engine::Engine& engine;
@@ -74,6 +90,7 @@ struct Scheduler::State {
   // Owned by the worker thread. Every admitted sequence is in exactly one of the two queues, both in runs_before()
   // order.
   SequenceBlocks blocks;
+  PromptScores scores;
   engine::BlockTier* const disk;  // null = none
   TierLoads tiers;
   QueueOrder order;

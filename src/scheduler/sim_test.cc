@@ -3,7 +3,8 @@
 // Method: thousands of seeded loads against a fake engine whose tokens are a hash of what it reads from the KV cache,
 // with pools small enough to preempt, cancels, stop ids, stop strings, several choices, prompt scores and failing
 // sequences, deadlines, under every policy and mode, with and without an objective for readers; prompts begin with one
-// of a few texts, so that they share blocks, wait for each other and fork, and the cache is at times off or reset. What
+// of a few texts, so that they share blocks, wait for each other and fork, and the cache is at times off or reset. In
+// half of the loads layers have windows and free what they do not see; the engine compares what they do see. What
 // a request is compared with ran without prefix cache.
 #include <gtest/gtest.h>
 
@@ -72,6 +73,16 @@ SimulatedLoad random_load(uint32_t seed) {
   load.limits.fair_weights = {{"alice", 2}};
   load.limits.mode =
       pick(rng, {SchedulingMode::kPaged, SchedulingMode::kPaged, SchedulingMode::kOrca, SchedulingMode::kStatic});
+  std::mt19937 windows(seed);  // half of the loads: layers with a window in pages of their own
+  if (windows() % 2 == 0) {
+    kvcache::BlockShape& shape = load.limits.shape;
+    shape = {
+        .always = pick(windows, {1, 1, 2}), .windowed = pick(windows, {1, 5}), .window = pick(windows, {1, 5, 16, 40})};
+    const int32_t blocks = div_ceil(load.limits.max_model_len, kBlockTokens);
+    const auto longest = static_cast<int32_t>(shape.pages_most(blocks, load.limits.max_num_batched_tokens));
+    load.limits.total_blocks = load.limits.mode == SchedulingMode::kPaged ? longest : blocks * shape.pages();
+    load.limits.total_blocks += up_to(windows, pick(windows, {4, 60}));
+  }
   load.limits.itl_slo_ms = pick(rng, {0, 0, 1, 5});
   const int32_t requests = 4 + up_to(rng, 10);
   int32_t step = 0;
@@ -124,6 +135,7 @@ std::vector<std::vector<Event>> each_alone(const SimulatedLoad& load,
                                            std::shared_ptr<const text::Tokenizer> tokenizer) {
   Limits limits = load.limits;
   limits.total_blocks = 64;
+  limits.shape = {};
   limits.max_num_batched_tokens = 512;
   limits.max_num_seqs = 8;
   limits.prefix_caching = false;

@@ -2,6 +2,7 @@
 // What the scheduler's tests share: an engine whose model is a hash, a byte vocabulary, and a sink that remembers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
@@ -71,8 +72,10 @@ class FakeEngine : public engine::Engine {
     check(batch);
     copy(batch);
     for (const engine::SequenceChunk& chunk : batch.chunks)
-      for (int32_t i = chunk.begin; i < chunk.begin + chunk.count; ++i)
-        cell(chunk, i) = text_after(i > 0 ? cell(chunk, i - 1) : 0, chunk.history[i]);
+      for (int32_t i = chunk.begin; i < chunk.begin + chunk.count; ++i) {
+        const uint64_t text = text_after(i > 0 ? cell(chunk, i - 1) : 0, chunk.history[i]);
+        for (int32_t table = 0; table < limits_.shape.pages(); ++table) cell(chunk, i, table) = text;
+      }
     engine::StepOutput out;
     for (const engine::SequenceChunk& chunk : batch.chunks) out.chunks.push_back(answer(chunk));
     return out;
@@ -81,11 +84,25 @@ class FakeEngine : public engine::Engine {
   std::function<int64_t(const engine::Batch&)> cost_us;  // what a step takes; 1 ms if empty
   std::vector<int64_t> took;                             // by step
   int64_t block_bytes() const override { return kBlockTokens * static_cast<int64_t>(sizeof(uint64_t)); }
-  void save_block(BlockId block, std::span<std::byte> into) const override {
-    std::memcpy(into.data(), &cells_.at(static_cast<size_t>(block) * kBlockTokens), into.size());
+  kvcache::BlockShape block_shape() const override { return limits_.shape; }
+  void save_block(kvcache::Pages pages, std::span<std::byte> into) const override {
+    ASSERT_EQ(pages.size(), static_cast<size_t>(limits_.shape.pages()));
+    std::memcpy(into.data(), &cells_.at(static_cast<size_t>(pages.front()) * kBlockTokens), into.size());
+    for (const BlockId page : pages)
+      ASSERT_EQ(std::memcmp(into.data(), &cells_.at(static_cast<size_t>(page) * kBlockTokens), into.size()), 0);
   }
-  void load_block(BlockId block, std::span<const std::byte> from) override {
-    std::memcpy(&cells_.at(static_cast<size_t>(block) * kBlockTokens), from.data(), from.size());
+  void load_block(kvcache::Pages pages, std::span<const std::byte> from) override {
+    ASSERT_EQ(pages.size(), static_cast<size_t>(limits_.shape.pages()));
+    for (const BlockId page : pages)
+      std::memcpy(&cells_.at(static_cast<size_t>(page) * kBlockTokens), from.data(), from.size());
+  }
+
+  /// Of the ids after a whole text, by what sample index 0 draws from.
+  static std::vector<sampling::TokenLogprob> likeliest(const std::vector<TokenId>& history, uint64_t seed,
+                                                       int32_t count) {
+    uint64_t hash = mix(seed, 0), text = 0;
+    for (const TokenId token : history) hash = mix(hash, text = text_after(text, token));
+    return likeliest_after(hash, count);
   }
 
   int64_t steps = 0;
@@ -99,10 +116,25 @@ class FakeEngine : public engine::Engine {
   std::map<SeqId, int64_t> first_seen;  // step of a sequence's first row
 
  private:
+  /// Letters and the end, on a coarse grid: ties are frequent.
+  static std::vector<sampling::TokenLogprob> likeliest_after(uint64_t hash, int32_t count) {
+    std::vector<sampling::TokenLogprob> all;
+    for (TokenId id = 'a'; id <= 'z' + 1; ++id) {
+      const TokenId token = id > 'z' ? kEos : id;
+      all.push_back({token, -0.125f * static_cast<float>((mix(hash, static_cast<uint64_t>(token)) >> 20) % 64)});
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return a.logprob != b.logprob ? a.logprob > b.logprob : a.id < b.id;
+    });
+    all.resize(std::min(all.size(), static_cast<size_t>(count)));
+    return all;
+  }
   static uint64_t text_after(uint64_t before, TokenId token) { return mix(before + 1, static_cast<uint64_t>(token)); }
 
-  uint64_t& cell(const engine::SequenceChunk& chunk, int32_t position) {
-    const auto block = static_cast<size_t>(chunk.blocks[static_cast<size_t>(position / kBlockTokens)]);
+  uint64_t& cell(const engine::SequenceChunk& chunk, int32_t position, int32_t table = 0) {
+    const auto index = static_cast<size_t>(position / kBlockTokens);
+    const auto block = static_cast<size_t>(table == 0 ? chunk.blocks[index]
+                                                      : chunk.further_blocks[static_cast<size_t>(table) - 1].at(index));
     return cells_.at(block * kBlockTokens + static_cast<size_t>(position % kBlockTokens));
   }
 
@@ -114,16 +146,23 @@ class FakeEngine : public engine::Engine {
   void check(const engine::Batch& batch) {
     int32_t rows = 0;
     std::map<BlockId, int> readers;
-    for (const engine::SequenceChunk& chunk : batch.chunks)
-      for (const BlockId block : std::set(chunk.blocks.begin(), chunk.blocks.end())) ++readers[block];
+    for (const engine::SequenceChunk& chunk : batch.chunks) {
+      std::set<BlockId> all(chunk.blocks.begin(), chunk.blocks.end());
+      for (const std::vector<BlockId>& table : chunk.further_blocks) all.insert(table.begin(), table.end());
+      all.erase(kvcache::kNoPage);
+      for (const BlockId block : all) ++readers[block];
+    }
     for (const engine::BlockCopy& copy : batch.copies) ASSERT_EQ(readers[copy.to], 1) << "copied into a shared block";
     for (const engine::SequenceChunk& chunk : batch.chunks) {
       ASSERT_GE(chunk.count, 1);
       ASSERT_LE(static_cast<size_t>(chunk.begin + chunk.count), chunk.history.size());
       ASSERT_LE(chunk.history.size(), static_cast<size_t>(limits_.max_model_len));
       ASSERT_EQ(chunk.blocks.size(), static_cast<size_t>(div_ceil(chunk.begin + chunk.count, kBlockTokens)));
-      for (size_t b = static_cast<size_t>(chunk.begin / kBlockTokens); b < chunk.blocks.size(); ++b)
+      ASSERT_EQ(chunk.further_blocks.size(), static_cast<size_t>(limits_.shape.pages()) - 1);
+      for (size_t b = static_cast<size_t>(chunk.begin / kBlockTokens); b < chunk.blocks.size(); ++b) {
         ASSERT_EQ(readers[chunk.blocks[b]], 1) << "a row writes to a block that others read";
+        for (const std::vector<BlockId>& table : chunk.further_blocks) ASSERT_EQ(readers[table.at(b)], 1);
+      }
       rows += chunk.count;
       rows_computed += chunk.count;
       first_seen.try_emplace(chunk.id, steps);
@@ -151,7 +190,12 @@ class FakeEngine : public engine::Engine {
     uint64_t text = 0;
     for (int32_t i = 0; i < chunk.begin + chunk.count; ++i) {
       text = text_after(text, chunk.history[static_cast<size_t>(i)]);
-      EXPECT_EQ(cell(chunk, i), text) << "stale KV at position " << i;
+      for (int32_t table = 0; table < limits_.shape.pages(); ++table) {
+        const bool seen = table < limits_.shape.always || i > chunk.begin - limits_.shape.window;
+        if (seen) {
+          EXPECT_EQ(cell(chunk, i, table), text) << "stale KV at position " << i << ", page " << table;
+        }
+      }
       hash = mix(hash, cell(chunk, i));
       if (chunk.score != nullptr && i >= chunk.begin && i < chunk.prompt_tokens)
         out.prompt_scores.push_back(score(chunk, i));
@@ -172,6 +216,7 @@ class FakeEngine : public engine::Engine {
     token.id = may_end && hash % 61 == 0 ? kEos : kAlphabet[(hash >> 8) % kAlphabet.size()];
     if (!script.empty()) token.id = script[std::min(output, script.size() - 1)];
     token.logprob = -static_cast<float>(hash % 1000);
+    if (chunk.params->logprobs > 0) token.top = likeliest_after(hash, chunk.params->logprobs);
     out.token = token;
     return out;
   }

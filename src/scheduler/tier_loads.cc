@@ -115,9 +115,9 @@ void TierLoads::take_in(Sequence& seq) {
   }
   const int32_t came = blocks_.adopt(
       seq, visit.next_block, static_cast<int32_t>(std::min<int64_t>(blocks_left_, INT32_MAX / 32)),
-      [&](int32_t, BlockId block) {
+      [&](int32_t, kvcache::Pages pages) {
         if (tier.state(*visit.load).ready == 0) return false;
-        tier.take(*visit.load, [&](std::span<const std::byte> bytes) { engine_.load_block(block, bytes); });
+        tier.take(*visit.load, [&](std::span<const std::byte> bytes) { engine_.load_block(pages, bytes); });
         return true;
       });
   const int64_t now_us = clock_.now_us();
@@ -167,7 +167,8 @@ void TierLoads::reset(const std::vector<Sequence*>& waiting) {
 
 void TierLoads::computed(Sequence& seq, int32_t index, BlockId block) {
   if (tiers_[kDiskTier] == nullptr) return;
-  tiers_[kDiskTier]->save(name_of(seq, index), [&](std::span<std::byte> into) { engine_.save_block(block, into); });
+  tiers_[kDiskTier]->save(name_of(seq, index),
+                          [&](std::span<std::byte> into) { engine_.save_block(blocks_.whole_pages(block), into); });
 }
 
 bool TierLoads::can_swap(const Sequence& victim) const {
@@ -186,9 +187,11 @@ void TierLoads::swap_out(Sequence& victim) {
   int64_t copied = 0;
   for (int32_t i = 0; i < victim.node_blocks; ++i) {
     const BlockId block = victim.blocks[static_cast<size_t>(i)];
-    if (blocks_.cache().references(block) > 1) continue;
+    const kvcache::Pages pages = blocks_.whole_pages(block);
+    if (blocks_.cache().references(block) > 1 || pages.empty())
+      continue;  // behind a window there may be no whole block
     tiers_[kHostTier]->save(name_of(victim, i), [&](std::span<std::byte> into) {
-      engine_.save_block(block, into);
+      engine_.save_block(pages, into);
       ++copied;
     });
   }

@@ -64,6 +64,11 @@ TierLoad random_load(uint32_t seed) {
                  .max_num_batched_tokens = pick(rng, {8, 17, 64}),
                  .max_model_len = 160,
                  .total_blocks = 10 + up_to(rng, 30)};
+  std::mt19937 windows(seed);
+  if (windows() % 3 == 0) {
+    load.limits.shape = {.always = 1, .windowed = pick(windows, {1, 2}), .window = pick(windows, {5, 20, 40})};
+    load.limits.total_blocks *= load.limits.shape.pages();
+  }
   load.disk = rng() % 4 > 0;
   load.host_blocks = pick(rng, {0, 3, 30});
   if (rng() % 3 > 0)
@@ -132,6 +137,7 @@ void expect_as_alone(const TierLoad& load, const Outcome& outcome, std::shared_p
   Limits limits = load.limits;
   limits.prefix_caching = false;
   limits.total_blocks = 100;
+  limits.shape = {};
   for (size_t i = 0; i < load.arrivals.size(); ++i) {
     Rig rig(limits, tokenizer);
     const auto alone = rig.submit(load.arrivals[i].request);

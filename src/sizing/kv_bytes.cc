@@ -1,5 +1,7 @@
 #include "sizing/kv_bytes.h"
 
+#include <algorithm>
+
 #include "core/ids.h"
 
 namespace pagoda::sizing {
@@ -19,6 +21,16 @@ int64_t kv_token_bytes(const AttentionShape& layer, const KvNumbers& k, const Kv
 int64_t kv_token_bytes(std::span<const AttentionShape> layers, const KvNumbers& k, const KvNumbers& v) {
   int64_t bytes = 0;
   for (const AttentionShape& layer : layers) bytes += kv_token_bytes(layer, k, v);
+  return bytes;
+}
+
+int64_t kv_sequence_bytes(std::span<const AttentionShape> layers, const KvNumbers& k, const KvNumbers& v,
+                          int32_t tokens, int32_t step_tokens) {
+  int64_t bytes = 0;
+  for (const AttentionShape& layer : layers) {
+    const int64_t seen = layer.window > 0 ? std::min<int64_t>(tokens, int64_t{layer.window} + step_tokens) : tokens;
+    bytes += seen * kv_token_bytes(layer, k, v);
+  }
   return bytes;
 }
 

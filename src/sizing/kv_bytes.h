@@ -21,4 +21,9 @@ int64_t kv_token_bytes(const AttentionShape& layer, const KvNumbers& k, const Kv
 /// The same over all layers, whatever their windows: a block holds the same tokens of every layer.
 int64_t kv_token_bytes(std::span<const AttentionShape> layers, const KvNumbers& k, const KvNumbers& v);
 
+/// K and V that a sequence of so many tokens needs at its most, computed in steps of `step_tokens`, where layers with a
+/// window free what they do not see any more: sum over layers of kv_token_bytes min(tokens, window + step_tokens).
+int64_t kv_sequence_bytes(std::span<const AttentionShape> layers, const KvNumbers& k, const KvNumbers& v,
+                          int32_t tokens, int32_t step_tokens);
+
 }  // namespace pagoda::sizing

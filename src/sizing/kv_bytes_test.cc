@@ -23,5 +23,14 @@ TEST(KvBytes, OfTypesAndModels) {
   EXPECT_EQ(kv_token_bytes(qwen, kInt8, kInt8), 28 * 2 * 2 * 132);
 }
 
+// Goal: layers with windows need no more than these. Method: gemma3:270m, 3 of 18 layers see everything, by hand.
+TEST(KvBytes, OfASequenceThatLeavesItsWindows) {
+  std::vector<AttentionShape> gemma(15, {4, 1, 256, 512});
+  gemma.insert(gemma.end(), 3, {4, 1, 256, 0});
+  const int64_t layer = 2 * 256 * 2;
+  EXPECT_EQ(kv_sequence_bytes(gemma, kF16, kF16, 300, 256), 300 * 18 * layer);
+  EXPECT_EQ(kv_sequence_bytes(gemma, kF16, kF16, 8192, 256), (3 * 8192 + 15 * 768) * layer);
+}
+
 }  // namespace
 }  // namespace pagoda::sizing

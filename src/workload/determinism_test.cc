@@ -40,9 +40,9 @@ class BrokenEngine : public engine::Engine {
     return out;
   }
   int64_t block_bytes() const override { return keeps_blocks ? 0 : inner_.block_bytes(); }
-  void save_block(BlockId block, std::span<std::byte> into) const override { inner_.save_block(block, into); }
-  void load_block(BlockId block, std::span<const std::byte> from) override {
-    inner_.load_block(block, from);
+  void save_block(kvcache::Pages pages, std::span<std::byte> into) const override { inner_.save_block(pages, into); }
+  void load_block(kvcache::Pages pages, std::span<const std::byte> from) override {
+    inner_.load_block(pages, from);
     loaded_ = true;
   }
   bool lies_after_loads = false;

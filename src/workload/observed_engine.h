@@ -24,8 +24,9 @@ class ObservedEngine final : public engine::Engine {
   }
 
   int64_t block_bytes() const override { return inner_.block_bytes(); }
-  void save_block(BlockId block, std::span<std::byte> into) const override { inner_.save_block(block, into); }
-  void load_block(BlockId block, std::span<const std::byte> from) override { inner_.load_block(block, from); }
+  kvcache::BlockShape block_shape() const override { return inner_.block_shape(); }
+  void save_block(kvcache::Pages pages, std::span<std::byte> into) const override { inner_.save_block(pages, into); }
+  void load_block(kvcache::Pages pages, std::span<const std::byte> from) override { inner_.load_block(pages, from); }
 
   /// What was seen so far does not count.
   void forget() { steps_ = sequences_ = prompt_rows_ = 0; }

@@ -75,3 +75,11 @@ def test_the_environment_counts_as_for_serve():
     for key in ("kv_pool_bytes", "swap_bytes", "scratch_bytes", "max_model_len", "kv_bytes_per_token"):
         assert by_env[key] == by_flags[key], key
     assert by_env["floors"]["sequences"] == 5
+
+
+def test_windows_free_what_they_leave():
+    """The formula of sizing::kv_sequence_bytes: 3 of 18 layers keep everything, 15 keep their window and a step's rows."""
+    planned = plan("gemma3:270m", "--max-model-len", "8192", "--max-num-seqs", "8", "--max-num-batched-tokens", "256")
+    layer = 2 * 256 * 2  # K and V, Dh, bytes
+    assert abs(planned["kv_sequence_bytes"] / ((3 * 8192 + 15 * (512 + 256)) * layer) - 1) < 0.02
+    assert planned["kv_sequences"] == 8 and planned["kv_pool_bytes"] < 0.26 * 8 * 8192 * planned["kv_bytes_per_token"]

@@ -144,3 +144,13 @@ def test_forks_cancels_and_resets_in_a_small_pool(own_server):  # K07
     assert answered > 20
     assert small.metric("vllm:num_preemptions_total") > 0
     assert small.metric("vllm:prefix_cache_hits_total") > 1000
+
+
+def test_logprobs_of_a_scored_prompt_come_from_the_cache(server):
+    ids = [(i * 131) % 30000 + 10 for i in range(200)]
+    for fields in ({"prompt_logprobs": 2}, {"echo": True, "logprobs": 3}):
+        body = {"prompt": ids, "max_tokens": 2, "temperature": 0, "cache_salt": str(fields)} | fields
+        cold, warm = (server.post("/v1/completions", body).json() for _ in range(2))
+        assert warm["choices"] == cold["choices"]
+        cached = [answer["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in (cold, warm)]
+        assert cached == [0, 191] and warm["cache"][0]["why"] == "prompt_logprobs"

@@ -55,7 +55,8 @@ struct KvLayer {
   int32_t head_dim;  // Dh, a multiple of 8
   std::byte* base;   // 64-byte aligned
   int64_t block_stride_bytes;
-  KeyBias bias{};  // for quantized K only
+  KeyBias bias{};     // for quantized K only
+  int32_t table = 0;  // which of a sequence's block tables its blocks are in
 };
 
 /// Writes K and V of one token into its block.
