@@ -9,6 +9,7 @@ MAY_USE = {  # folder: the src/ folders it may include, besides itself. Calls go
     "metrics": ["core"],
     "sizing": ["core"],
     "text": ["core"],
+    "grammar": ["text", "core"],
     "jinja": ["core"],
     "kernels": ["core"],
     "kvcache": ["core"],

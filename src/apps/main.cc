@@ -23,6 +23,7 @@ int parse_and_run(int argc, char** argv) {
   add_completion(app, invocation);
   add_detokenize(app, invocation);
   add_eval(app, invocation);
+  add_grammar(app, invocation);
   add_inspect(app, invocation);
   add_list(app, invocation);
   add_plan(app, invocation);

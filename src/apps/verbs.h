@@ -16,6 +16,7 @@ void add_cache(CLI::App& app, Invocation& invocation);
 void add_completion(CLI::App& app, Invocation& invocation);
 void add_detokenize(CLI::App& app, Invocation& invocation);
 void add_eval(CLI::App& app, Invocation& invocation);
+void add_grammar(CLI::App& app, Invocation& invocation);
 void add_inspect(CLI::App& app, Invocation& invocation);
 void add_list(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
