@@ -15,14 +15,14 @@
 namespace pagoda::apps {
 namespace {
 
-struct Flags {
+struct GrammarFlags {
   std::optional<std::string> schema, gbnf, regex, tokenizer;
   bool compact = false;
   bool tidy = false;
   bool lines = false;
 };
 
-Result<grammar::Source> read_source(const Flags& flags) {
+Result<grammar::Source> read_source(const GrammarFlags& flags) {
   grammar::Source source;
   if (flags.regex) {
     source.kind = grammar::Source::Kind::kRegex;
@@ -80,7 +80,7 @@ struct Checker {
   }
 };
 
-Result<Checker> make_checker(const Flags& flags) {
+Result<Checker> make_checker(const GrammarFlags& flags) {
   PAGODA_TRY(const grammar::Source source, read_source(flags));
   Checker out;
   if (!flags.tokenizer) {
@@ -94,7 +94,7 @@ Result<Checker> make_checker(const Flags& flags) {
   return out;
 }
 
-int run_grammar(const Flags& flags) {
+int run_grammar(const GrammarFlags& flags) {
   if (int{flags.schema.has_value()} + int{flags.gbnf.has_value()} + int{flags.regex.has_value()} != 1) {
     fmt::print(stderr, "pagoda grammar: give one of --schema, --gbnf and --regex\n");
     return kUsage;
@@ -121,7 +121,7 @@ int run_grammar(const Flags& flags) {
 void add_grammar(CLI::App& app, Invocation& invocation) {
   CLI::App* verb =
       app.add_subcommand("grammar", "Check texts against a JSON Schema, a GBNF grammar or a regular expression");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<GrammarFlags>();
   verb->add_option("--schema", flags->schema, "a file with a JSON Schema");
   verb->add_option("--gbnf", flags->gbnf, "a file with a grammar in llama.cpp's notation");
   verb->add_option("--regex", flags->regex, "a regular expression that the whole text must match");
