@@ -37,12 +37,12 @@ def lives(own_server, folder, *flags, model):
 
 
 def test_k01_cached_prefixes_change_no_bit(own_server, server, tmp_path):
-    """16 random prompts of 512 characters twice, then with a suffix; a pool that holds three of them (preempting: test_kv_tiers)."""
+    """8 random prompts (the case has 16) of 512 characters twice, then with a suffix; a pool that holds three of them (preempting: test_kv_tiers)."""
     rng = random.Random(20261130)
-    prompts = ["".join(rng.choice("abcdefghijklmnop qrstuvwxyz.,") for _ in range(512)) for _ in range(16)]
+    prompts = ["".join(rng.choice("abcdefghijklmnop qrstuvwxyz.,") for _ in range(512)) for _ in range(8)]
     load = prompts + prompts + [prompt + " and so on" for prompt in prompts]
     plain = own_server(*PLAIN)
-    want = choices(plain, prompts, max_tokens=16) * 2 + choices(plain, load[32:], max_tokens=16)
+    want = choices(plain, prompts, max_tokens=16) * 2 + choices(plain, load[16:], max_tokens=16)
     from_tiers = 0
     for one in lives(own_server, tmp_path, "--kv-cache-memory", "24MiB", model="smollm2:135m"):
         assert choices(one, load, at_once=True, max_tokens=16) == want
