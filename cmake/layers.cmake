@@ -86,7 +86,7 @@ function(pagoda_emulated_avx512 out)
       file(RELATIVE_PATH relative ${CMAKE_SOURCE_DIR}/src ${file})
       set(copy ${CMAKE_BINARY_DIR}/emulated/${relative})
       file(CONFIGURE OUTPUT ${copy} CONTENT "#include \"${relative}\"\n")
-      set_source_files_properties(${copy} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON COMPILE_OPTIONS
+      set_source_files_properties(${copy} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS
         "-O1;-g0;-mavx2;-mfma;-mf16c;-DPAGODA_EMULATE_AVX512;-fno-sanitize=all;-Wno-psabi;${quiet}")
       list(APPEND emulated ${copy})
     endif()
