@@ -17,10 +17,10 @@ MAY_USE = {  # folder: the src/ folders it may include, besides itself. Calls go
     "model": ["weights", "kernels", "core"],
     "sampling": ["kernels", "core"],
     "engine": ["model", "weights", "sampling", "kvcache", "kernels", "sizing", "metrics", "core"],
-    "scheduler": ["engine", "kvcache", "sampling", "text", "sizing", "metrics", "core"],
+    "scheduler": ["engine", "kvcache", "sampling", "grammar", "text", "sizing", "metrics", "core"],
     "workload": ["scheduler", "engine", "sampling", "text", "metrics", "core"],
     "dialog": ["core"],
-    "api": ["scheduler", "dialog", "jinja", "text", "sizing", "metrics", "core"],
+    "api": ["scheduler", "dialog", "jinja", "grammar", "text", "sizing", "metrics", "core"],
     "apps": None,  # everything
 }
 # Types that pass through a layer between two others: scheduler hands the engine's and the sampler's values up.

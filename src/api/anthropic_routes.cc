@@ -10,6 +10,8 @@ namespace {
 
 Result<Reply> anthropic_messages(const RouteCall& call) {
   PAGODA_TRY(ChatRequest request, parse_anthropic_request(call.request.body, call.backend.facts, false));
+  PAGODA_TRY(auto needed, find_grammar(request.generation, call.backend));
+  if (needed) return Reply(*std::move(needed));
   PAGODA_TRY(PreparedGeneration prepared,
              prepare_chat(std::move(request), call.backend, call.seed, make_anthropic_writer));
   return Reply(std::move(prepared));

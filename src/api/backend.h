@@ -1,11 +1,13 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "api/answer_format.h"
 #include "api/chat_template.h"
+#include "api/grammar_cache.h"
 #include "api/http_message.h"
 #include "api/openai_request.h"
 #include "api/receipt.h"
@@ -41,6 +43,7 @@ struct Backend {
   std::shared_ptr<const ReceiptSource> receipts{};      // null = answers carry none
   std::shared_ptr<const AnswerFormat> answer_format{};  // null: answers are not taken apart
   ModelCard card{};
+  std::shared_ptr<GrammarCache> grammars{};  // null: structured answers are refused
 };
 
 /// A request that was judged, rendered and tokenized, and only needs sinks.
@@ -54,6 +57,16 @@ struct PreparedGeneration {
   uint64_t seed = 0;
 };
 
-using Reply = std::variant<HttpResponse, PreparedGeneration>;
+/// The request's grammar has to be compiled first, where nobody else waits; then the request is handled again.
+struct GrammarNeeded {
+  grammar::Source source;
+  std::shared_ptr<GrammarCache> cache;
+};
+
+using Reply = std::variant<HttpResponse, PreparedGeneration, GrammarNeeded>;
+
+/// Sets `generation.grammar` if one is wanted and compiled; otherwise says that it must be compiled first. Errors: what
+/// is wrong with it.
+Result<std::optional<GrammarNeeded>> find_grammar(GenerationRequest& generation, const Backend& backend);
 
 }  // namespace pagoda::api

@@ -1,5 +1,8 @@
 #include "api/connection.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
@@ -23,6 +26,13 @@ constexpr size_t kReadBytes = 16384;
 constexpr size_t kPipelinedBytesMax = 65536;  // read ahead while an answer is generated
 constexpr int64_t kLingerBytesMax = 16 << 20;
 constexpr int32_t kLingerMs = 2000;
+
+/// The calling thread, and nobody else, gets the CPU only where others leave it.
+void yield_to_others() {
+  constexpr int kNice = 15;
+  static thread_local const int done = setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
+  (void)done;
+}
 
 Framing framing_of(const HttpRequest& request, bool must_close) {
   Framing framing;
@@ -177,9 +187,7 @@ awaitable<bool> Connection::answer(HttpRequest request) {
   if (Service::is_cheap(request)) {
     reply = shared_.service.handle(request);
   } else {
-    Service& service = shared_.service;
-    std::function<void()> work = [&reply, &service, &request] { reply = service.handle(request); };
-    co_await run_on_pool(std::move(work));
+    co_await handle_on_pool(request, reply);
     request.body = std::string();
   }
   if (auto* response = std::get_if<HttpResponse>(&reply)) {
@@ -366,13 +374,31 @@ awaitable<void> Connection::wait_for_news() {
   has_news_ = false;
 }
 
-awaitable<void> Connection::run_on_pool(std::function<void()> work) {
+awaitable<void> Connection::handle_on_pool(const HttpRequest& request, Reply& reply) {
+  constexpr int kRounds = 3;  // a compiled grammar can be forgotten before it is asked for, not often
+  for (int round = 0;; ++round) {
+    Service& service = shared_.service;
+    std::function<void()> work = [&reply, &service, &request] { reply = service.handle(request); };
+    co_await run_on_pool(std::move(work));
+    auto* needed = std::get_if<GrammarNeeded>(&reply);
+    if (needed == nullptr) co_return;
+    if (round == kRounds) break;
+    std::function<void()> compile = [needed] {
+      yield_to_others();
+      needed->cache->compile(needed->source);
+    };
+    co_await run_on(shared_.compile_pool, std::move(compile));
+  }
+  reply = error_response(Error{Code::kUnavailable, "too many grammars at the same time", ""});
+}
+
+awaitable<void> Connection::run_on(asio::thread_pool& pool, std::function<void()> work) {
   struct Outcome {
     std::atomic<bool> done{false};
     std::exception_ptr thrown{};
   };
   const auto outcome = std::make_shared<Outcome>();
-  asio::post(shared_.pool, [waker = waker_, outcome, work = std::move(work)] {
+  asio::post(pool, [waker = waker_, outcome, work = std::move(work)] {
     try {
       work();
     } catch (...) {

@@ -29,6 +29,7 @@ struct ServerShared {
   int32_t busy = 0;               // requests between their head and the last byte of their answer
   boost::asio::io_context io{1};  // its end destroys what connections are left, so it is declared after what they use
   boost::asio::thread_pool pool;
+  boost::asio::thread_pool compile_pool{1};  // grammars: none of the others waits for them
 };
 
 /// Wakes a connection from another thread without owning it: connections live and die on the I/O thread.
@@ -70,7 +71,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::awaitable<bool> read_some();
   boost::asio::awaitable<void> linger();
   boost::asio::awaitable<void> wait_for_news();
-  boost::asio::awaitable<void> run_on_pool(std::function<void()> work);
+  boost::asio::awaitable<void> run_on_pool(std::function<void()> work) { return run_on(shared_.pool, std::move(work)); }
+  boost::asio::awaitable<void> run_on(boost::asio::thread_pool& pool, std::function<void()> work);
+  boost::asio::awaitable<void> handle_on_pool(const HttpRequest& request, Reply& reply);
 
   bool submit(PreparedGeneration& prepared, const std::shared_ptr<Inbox>& inbox, Error& why);
   void cancel_generation();

@@ -8,6 +8,7 @@
 #include "api/json_text.h"
 #include "api/openai_fields.h"
 #include "api/sampler_fields.h"
+#include "api/structured_fields.h"
 
 namespace pagoda::api {
 namespace {
@@ -49,6 +50,7 @@ Result<GenerationRequest> read_ollama_generation(const JsonField& root, const Mo
   PAGODA_TRY(const bool logprobs, root.get("logprobs").boolean_or(false));
   PAGODA_TRY(const int64_t top, root.get("top_logprobs").integer_or(0, 0, kLogprobsMax));
   if (logprobs) request.sampling.logprobs = static_cast<int32_t>(top);
+  PAGODA_TRY(request.structure, read_ollama_format(root.get("format")));
   return request;
 }
 
@@ -159,7 +161,6 @@ Result<OllamaRequest> parse_ollama_chat(std::string_view body, const ModelFacts&
   const JsonField root(document);
   PAGODA_TRY_STATUS(root.object());
   PAGODA_TRY_STATUS(check_ollama_model(root, facts));
-  PAGODA_TRY_STATUS(refuse_ollama(root, {"format"}));
   ChatRequest request;
   PAGODA_TRY(request.generation, read_ollama_generation(root, facts));
   PAGODA_TRY_STATUS(read_ollama_messages(root.get("messages"), request));
@@ -174,7 +175,7 @@ Result<OllamaRequest> parse_ollama_generate(std::string_view body, const ModelFa
   const JsonField root(document);
   PAGODA_TRY_STATUS(root.object());
   PAGODA_TRY_STATUS(check_ollama_model(root, facts));
-  PAGODA_TRY_STATUS(refuse_ollama(root, {"format", "images", "context", "template", "suffix"}));
+  PAGODA_TRY_STATUS(refuse_ollama(root, {"images", "context", "template", "suffix"}));
   PAGODA_TRY(GenerationRequest generation, read_ollama_generation(root, facts));
   std::string prompt;
   if (root.get("prompt").present()) {

@@ -13,6 +13,7 @@ namespace pagoda::api {
 ///            top_p 0.9, min_p, repeat_penalty, presence_penalty, frequency_penalty, stop ...; what concerns the
 ///            machine (num_ctx, num_thread, ...) was decided when the server started
 ///   think    the template's enable_thinking or reasoning_effort; false leaves reasoning out of the answer
+///   format   "json" or a JSON Schema that the answer keeps to
 ///   prompt   of /api/generate: a conversation of one turn with `system`, or with `raw` the text itself
 struct OllamaRequest {
   std::variant<ChatRequest, CompletionRequest> request{};

@@ -39,7 +39,7 @@ Json entry_of(const Backend& backend, const std::string& name) {
   return entry;
 }
 
-Result<Reply> generate(const OllamaRequest& parsed, const RouteCall& call, bool chat) {
+Result<Reply> generate(OllamaRequest parsed, const RouteCall& call, bool chat) {
   const WriterFactory writer = chat ? make_ollama_chat_writer : make_ollama_generate_writer;
   if (parsed.loads_only) {
     Json json{{"model", call.backend.facts.names.front()}, {"created_at", utc_now()}};
@@ -52,24 +52,28 @@ Result<Reply> generate(const OllamaRequest& parsed, const RouteCall& call, bool 
     json["done_reason"] = "load";
     return Reply(json_response(json));
   }
-  if (const auto* request = std::get_if<ChatRequest>(&parsed.request)) {
-    PAGODA_TRY(PreparedGeneration prepared, prepare_chat(*request, call.backend, call.seed, writer));
+  GenerationRequest& generation =
+      std::visit([](auto& one) -> GenerationRequest& { return one.generation; }, parsed.request);
+  PAGODA_TRY(auto needed, find_grammar(generation, call.backend));
+  if (needed) return Reply(*std::move(needed));
+  if (auto* request = std::get_if<ChatRequest>(&parsed.request)) {
+    PAGODA_TRY(PreparedGeneration prepared, prepare_chat(std::move(*request), call.backend, call.seed, writer));
     return Reply(std::move(prepared));
   }
-  PAGODA_TRY(PreparedGeneration prepared,
-             prepare_completion(std::get<CompletionRequest>(parsed.request), call.backend, call.seed, writer));
+  PAGODA_TRY(PreparedGeneration prepared, prepare_completion(std::get<CompletionRequest>(std::move(parsed.request)),
+                                                             call.backend, call.seed, writer));
   return Reply(std::move(prepared));
 }
 
 Result<Reply> ollama_generate(const RouteCall& call) {
-  PAGODA_TRY(const OllamaRequest parsed,
+  PAGODA_TRY(OllamaRequest parsed,
              parse_ollama_generate(call.request.body, call.backend.facts, call.backend.chat_template != nullptr));
-  return generate(parsed, call, false);
+  return generate(std::move(parsed), call, false);
 }
 
 Result<Reply> ollama_chat(const RouteCall& call) {
-  PAGODA_TRY(const OllamaRequest parsed, parse_ollama_chat(call.request.body, call.backend.facts));
-  return generate(parsed, call, true);
+  PAGODA_TRY(OllamaRequest parsed, parse_ollama_chat(call.request.body, call.backend.facts));
+  return generate(std::move(parsed), call, true);
 }
 
 Result<Reply> ollama_tags(const RouteCall& call) {

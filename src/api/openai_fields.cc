@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/sampler_fields.h"
+#include "api/structured_fields.h"
 #include "scheduler/admission.h"
 
 namespace pagoda::api {
@@ -156,14 +157,6 @@ Error unsupported(const JsonField& field) {
   return Error{Code::kInvalidRequest, fmt::format("{} is not supported by this server", field.path()), field.path()};
 }
 
-Status refuse_formats(const JsonField& root) {
-  const JsonField type = root.get("response_format").get("type");
-  if (!root.get("response_format").present()) return ok_status();
-  PAGODA_TRY(const std::string name, type.string());
-  if (name != "text") return type.error("only \"text\" is supported by this server");
-  return ok_status();
-}
-
 }  // namespace
 
 Result<std::vector<std::string>> read_stops(const JsonField& stop) {
@@ -219,6 +212,11 @@ Result<GenerationRequest> read_generation(const JsonField& root, const ModelFact
     request.prompt_logprobs = static_cast<int32_t>(top);
     if (request.stream) return root.get("prompt_logprobs").error("it cannot be streamed");
   }
+  PAGODA_TRY(request.structure, read_structured(root));
+  if (request.structure && request.ignore_eos)
+    return root.get("ignore_eos").error("it cannot go with a grammar: a complete answer has nothing that follows");
+  if (request.structure && request.beam.width > 0)
+    return root.get("use_beam_search").error("it cannot go with a grammar: a beam search does not know one");
   PAGODA_TRY(const int64_t priority, root.get("priority").integer_or(0, -kInt32Max, kInt32Max));
   request.priority = static_cast<int32_t>(priority);
   PAGODA_TRY(request.deadline_us, read_deadline(root));
@@ -235,13 +233,11 @@ Status finish_generation(const JsonField& root, GenerationRequest& request, cons
 }
 
 Status refuse_unsupported(const JsonField& root, bool chat) {
-  for (const char* name : {"structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar",
-                           "prompt_embeds", "logprob_token_ids", "truncate_prompt_tokens", "thinking_token_budget",
-                           "repetition_detection", "watermarking", "suffix", "kv_transfer_params", "lora_path", "regex",
-                           "ebnf", "json_schema", "grammar", "custom_logit_processor"}) {
+  for (const char* name :
+       {"prompt_embeds", "logprob_token_ids", "truncate_prompt_tokens", "thinking_token_budget", "repetition_detection",
+        "watermarking", "suffix", "kv_transfer_params", "lora_path", "custom_logit_processor"}) {
     if (asks(root.get(name))) return unsupported(root.get(name));
   }
-  PAGODA_TRY_STATUS(refuse_formats(root));
   if (!chat) return ok_status();
   for (const char* name :
        {"echo", "audio", "prediction", "functions", "function_call", "web_search_options", "chat_template"}) {

@@ -10,6 +10,7 @@
 #include "api/json_field.h"
 #include "core/ids.h"
 #include "core/result.h"
+#include "grammar/grammar.h"
 #include "sampling/params.h"
 
 namespace pagoda::api {
@@ -61,7 +62,9 @@ struct GenerationRequest {
   bool continuous_usage_stats = false;
   bool receipt = true;  // the answer ends with one
   bool return_token_ids = false;
-  bool return_tokens_as_token_ids = false;  // logprobs name tokens "token:ID"
+  std::optional<grammar::Source> structure{};   // what the answer must look like
+  std::shared_ptr<grammar::Grammar> grammar{};  // the same, compiled
+  bool return_tokens_as_token_ids = false;      // logprobs name tokens "token:ID"
 };
 
 enum class ToolChoice { kNone, kAuto, kRequired };

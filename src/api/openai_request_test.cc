@@ -119,13 +119,48 @@ TEST(ChatRequest, LimitsTheCacheSalt) {
   EXPECT_EQ(chat_error(R"("cache_salt":null)"), "accepted");
 }
 
+// Goal: each dialect's field says the same thing; two at once, and what a grammar cannot go with, are refused by name.
+TEST(ChatRequest, ReadsWhatTheAnswerMustLookLike) {
+  using Kind = grammar::Source::Kind;
+  const auto structure = [](const std::string& member) {
+    auto parsed = parse_chat_request(R"({"messages":[{"role":"user","content":"hi"}],)" + member + "}", kFacts);
+    EXPECT_TRUE(parsed.ok()) << member << ": " << parsed.error().message;
+    return parsed.ok() ? parsed.value().generation.structure : std::nullopt;
+  };
+  const std::string schema = R"({"type":"integer"})";
+  for (const std::string& member :
+       {R"("response_format":{"type":"json_schema","json_schema":{"name":"x","schema":)" + schema + "}}",
+        R"("response_format":{"type":"json_object","schema":)" + schema + "}",
+        R"("structured_outputs":{"json":)" + schema + "}", R"("guided_json":)" + schema, R"("json_schema":)" + schema,
+        std::string(R"("json_schema":"{\"type\":\"integer\"}")")}) {
+    const auto found = structure(member);
+    ASSERT_TRUE(found) << member;
+    EXPECT_EQ(found->kind, Kind::kJsonSchema) << member;
+    EXPECT_EQ(found->text, schema) << member;
+    EXPECT_TRUE(found->layout.tidy);
+  }
+  EXPECT_EQ(structure(R"("guided_regex":"a+")")->kind, Kind::kRegex);
+  EXPECT_EQ(structure(R"("ebnf":"root ::= \"x\"")")->kind, Kind::kGbnf);
+  EXPECT_THAT(structure(R"("structured_outputs":{"choice":["a","b"]})")->choices, ElementsAre("a", "b"));
+  for (const char* nothing : {R"("response_format":{"type":"text"})", R"("grammar":"")", R"("json_schema":{})"})
+    EXPECT_FALSE(structure(nothing)) << nothing;
+  std::string param;
+  for (const auto& [members, named] :
+       {std::pair(R"("guided_regex":"a","grammar":"root ::= \"x\"")", "grammar"),
+        std::pair(R"("guided_regex":"a","use_beam_search":true)", "use_beam_search"),
+        std::pair(R"("guided_regex":"a","ignore_eos":true)", "ignore_eos"),
+        std::pair(R"("response_format":{"type":"json_schema"})", "response_format.schema"),
+        std::pair(R"("guided_choice":[])", "guided_choice")}) {
+    EXPECT_NE(chat_error(members, &param), "accepted") << members;
+    EXPECT_EQ(param, named) << members;
+  }
+}
+
 // Goal: what Pagoda cannot do is refused by name, not silently left undone (docs/adr/0010).
 TEST(ChatRequest, RefusesKnownFieldsItCannotHonour) {
-  for (const char* members :
-       {R"("response_format":{"type":"json_schema","json_schema":{}})", R"("response_format":{"type":"json_object"})",
-        R"("structured_outputs":{"regex":"a"})", R"("guided_json":{"a":1})", R"("functions":[{}])",
-        R"("audio":{"voice":"x"})", R"("modalities":["text","audio"])", R"("mirostat":2)",
-        R"("truncate_prompt_tokens":4)", R"("chat_template":"x")", R"("echo":true)"}) {
+  for (const char* members : {R"("structured_outputs":{"structural_tag":"a"})", R"("functions":[{}])",
+                              R"("audio":{"voice":"x"})", R"("modalities":["text","audio"])", R"("mirostat":2)",
+                              R"("truncate_prompt_tokens":4)", R"("chat_template":"x")", R"("echo":true)"}) {
     EXPECT_THAT(chat_error(members), HasSubstr("supported by this server")) << members;
   }
   for (const char* members :

@@ -76,12 +76,16 @@ Result<Reply> reset_prefix_cache(const RouteCall& call) {
 
 Result<Reply> chat(const RouteCall& call) {
   PAGODA_TRY(ChatRequest request, parse_chat_request(call.request.body, call.backend.facts));
+  PAGODA_TRY(auto needed, find_grammar(request.generation, call.backend));
+  if (needed) return Reply(*std::move(needed));
   PAGODA_TRY(PreparedGeneration prepared, prepare_chat(std::move(request), call.backend, call.seed, make_chat_writer));
   return Reply(std::move(prepared));
 }
 
 Result<Reply> completions(const RouteCall& call) {
   PAGODA_TRY(CompletionRequest request, parse_completion_request(call.request.body, call.backend.facts));
+  PAGODA_TRY(auto needed, find_grammar(request.generation, call.backend));
+  if (needed) return Reply(*std::move(needed));
   PAGODA_TRY(PreparedGeneration prepared,
              prepare_completion(std::move(request), call.backend, call.seed, make_completion_writer));
   return Reply(std::move(prepared));

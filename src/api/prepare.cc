@@ -66,8 +66,9 @@ ResponseFacts response_facts(const GenerationRequest& generation, const Backend&
   facts.fingerprint = backend.fingerprint;
   facts.created_unix_s = std::time(nullptr);
   facts.generation = generation;
-  // A receipt holds no texts that become ids on the way.
-  const bool repeatable = generation.bad_words.empty() && generation.sampling.dry.multiplier == 0.f;
+  // A receipt holds no texts that become ids on the way, and no grammars.
+  const bool repeatable =
+      generation.bad_words.empty() && !generation.structure && generation.sampling.dry.multiplier == 0.f;
   if (generation.receipt && repeatable) facts.receipts = backend.receipts;
   return facts;
 }
@@ -173,6 +174,11 @@ AnswerReading read_answers_of(const ChatRequest& request, const Backend& backend
   if (backend.answer_format == nullptr) return reading;
   const dialog::OutputFormat& format = backend.answer_format->format;
   const std::string end = end_of(parts);
+  if (request.generation.structure) {  // plain text; reasoning that the prompt opened is over before it begins
+    if (dialog::opens_reasoning(format, end))
+      parts.push_back({"\n" + std::string(format.reasoning.close) + "\n\n", true});
+    return reading;
+  }
   reading.format = backend.answer_format;
   reading.tools = dialog::ToolSet(request.options.tools);
   reading.splits_reasoning = request.split_reasoning;
@@ -216,6 +222,7 @@ scheduler::Request scheduler_request(const GenerationRequest& generation, std::v
   request.account = generation.user;
   request.deadline_us = generation.deadline_us;
   request.cache_salt = generation.cache_salt;
+  request.grammar = generation.grammar;
   return request;
 }
 
@@ -245,6 +252,9 @@ Result<std::vector<TokenId>> conversation_ids(const ChatRequest& request, bool a
 
 Result<PreparedGeneration> prepare_chat(ChatRequest request, const Backend& backend, uint64_t seed,
                                         const WriterFactory& make_writer) {
+  if (request.generation.structure && request.tool_choice == ToolChoice::kRequired)
+    return Error{Code::kInvalidRequest, "tool_choice begins a call, the answer must look like something else: give one",
+                 "tool_choice"};
   PAGODA_TRY_STATUS(finish_sampling(request.generation, backend, seed));
   ResponseFacts facts = response_facts(request.generation, backend);
   // The answer says of what moment its date is: a replay renders the same.

@@ -228,6 +228,7 @@ Result<Receipt> read_receipt(const JsonField& root, const ModelFacts& facts) {
   ModelFacts lengths = facts;
   lengths.max_model_len = receipt.max_model_len;
   PAGODA_TRY(receipt.generation, read_generation(sampling, lengths));
+  if (receipt.generation.structure) return sampling.error("it names a grammar: such answers have no receipts");
   PAGODA_TRY_STATUS(finish_generation(sampling, receipt.generation, lengths));
   PAGODA_TRY_STATUS(read_lists(root, facts, receipt));
   return receipt;

@@ -44,6 +44,7 @@ class AsioServer final : public Server {
     shared_.io.stop();
     if (thread_.joinable()) thread_.join();
     shared_.pool.join();
+    shared_.compile_pool.join();
   }
 
   Status open() {
@@ -92,6 +93,7 @@ class AsioServer final : public Server {
   void wait() override {
     if (thread_.joinable()) thread_.join();
     shared_.pool.join();
+    shared_.compile_pool.join();
   }
 
  private:

@@ -196,6 +196,8 @@ api::ModelCard card_of(const ServeFlags& flags, const LoadedModel& model) {
   return card;
 }
 
+constexpr int64_t kGrammarBytesMax = int64_t{256} << 20;  // kept for requests to come
+
 std::shared_ptr<const api::Backend> backend_of(const ServeFlags& flags, const Serving& serving) {
   const engine::EngineInfo& info = serving.model.engine->info();
   auto backend = std::make_shared<api::Backend>();
@@ -213,6 +215,7 @@ std::shared_ptr<const api::Backend> backend_of(const ServeFlags& flags, const Se
   backend->facts.max_model_len = info.max_model_len;
   backend->facts.context_limit = serving.scheduler->context_limit();
   backend->facts.created_unix_s = std::time(nullptr);
+  backend->grammars = std::make_shared<api::GrammarCache>(*serving.model.tokenizer, kGrammarBytesMax);
   backend->fingerprint = fmt::format("pagoda-{}-kv-{}", PAGODA_VERSION, kernels::kv_types_name(info.kv_types));
   backend->receipts = receipts_of(serving);
   return backend;

@@ -29,6 +29,7 @@ struct SequenceChunk {
   const sampling::SamplingParams* params;
   int32_t prompt_tokens;
   int32_t sample_index;
+  std::span<const uint64_t> allowed{};                     // as SamplingContext::allowed
   const ScoreRequest* score = nullptr;                     // null unless prompt logprobs are wanted
   std::span<const std::vector<BlockId>> further_blocks{};  // tables of BlockShape's other groups, as long as `blocks`
                                                            // or longer; kNoPage where no row sees the block

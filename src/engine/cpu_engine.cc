@@ -161,10 +161,12 @@ std::optional<Error> CpuEngineImpl::finish_row(const Batch& batch, const LogitRo
     if (!scored.ok()) return scored.error();
   }
   if (!row.sample) return std::nullopt;
-  Result<sampling::SampledToken> token = sampling::sample(
-      logits, *chunk.params,
-      {.history = chunk.history, .prompt_tokens = chunk.prompt_tokens, .sample_index = chunk.sample_index}, ops_,
-      scratch);
+  Result<sampling::SampledToken> token = sampling::sample(logits, *chunk.params,
+                                                          {.history = chunk.history,
+                                                           .prompt_tokens = chunk.prompt_tokens,
+                                                           .sample_index = chunk.sample_index,
+                                                           .allowed = chunk.allowed},
+                                                          ops_, scratch);
   if (!token.ok()) return token.error();
   out.token = std::move(token).take();
   return std::nullopt;

@@ -54,9 +54,10 @@ struct BeamParams {
 
 /// What a sequence knows at the moment of sampling; everything noise and penalties may depend on.
 struct SamplingContext {
-  std::span<const TokenId> history;  // prompt and output so far
-  int32_t prompt_tokens;             // the first of them
-  int32_t sample_index;              // the choice's number, 0..n-1
+  std::span<const TokenId> history;     // prompt and output so far
+  int32_t prompt_tokens;                // the first of them
+  int32_t sample_index;                 // the choice's number, 0..n-1
+  std::span<const uint64_t> allowed{};  // bit i % 64 of word i / 64: id i may be chosen; empty = all
 };
 
 struct TokenLogprob {

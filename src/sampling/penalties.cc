@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "core/check.h"
@@ -12,6 +13,8 @@ namespace pagoda::sampling {
 namespace {
 
 constexpr int32_t kPromptOnly = -1;  // in `counts`: seen, but never in the output
+
+constexpr float kRuledOut = -std::numeric_limits<float>::infinity();
 
 bool inside(TokenId id, std::span<const float> logits) { return id >= 0 && static_cast<size_t>(id) < logits.size(); }
 
@@ -65,6 +68,32 @@ Status keep_allowed(std::span<float> logits, const std::vector<TokenId>& allowed
   return ok_status();
 }
 
+void forbid_others(std::span<float> logits, std::span<const uint64_t> allowed) {
+  constexpr size_t kBits = 64;
+  for (size_t first = 0; first < logits.size(); first += kBits) {
+    const uint64_t word = first / kBits < allowed.size() ? allowed[first / kBits] : 0;
+    if (word == ~uint64_t{0}) continue;
+    const std::span<float> part = logits.subspan(first, std::min(kBits, logits.size() - first));
+    for (size_t i = 0; i < part.size(); ++i)
+      if ((word >> i & 1u) == 0) part[i] = kRuledOut;
+  }
+}
+
+/// A complete answer may have nothing left but its end: then min_tokens gives way.
+bool only_suppressed_left(const SamplingParams& params, std::span<const uint64_t> allowed) {
+  if (allowed.empty()) return false;
+  int64_t left = 0;
+  for (const uint64_t word : allowed) left += std::popcount(word);
+  std::vector<TokenId> ids = params.suppressed_until_min_tokens;
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  for (const TokenId id : ids) {
+    const auto at = static_cast<size_t>(id);
+    if (at / 64 < allowed.size()) left -= static_cast<int64_t>(allowed[at / 64] >> (at % 64) & 1u);
+  }
+  return left <= 0;
+}
+
 }  // namespace
 
 Result<bool> adjust_logits(std::span<float> logits, const SamplingParams& params, const SamplingContext& context,
@@ -85,11 +114,15 @@ Result<bool> adjust_logits(std::span<float> logits, const SamplingParams& params
     changed = true;
   }
   if (punish_repetition(logits, params, context)) changed = true;
+  if (!context.allowed.empty()) {
+    forbid_others(logits, context.allowed);
+    changed = true;
+  }
   const auto output_tokens = static_cast<int64_t>(context.history.size()) - context.prompt_tokens;
-  if (output_tokens < params.min_tokens) {
+  if (output_tokens < params.min_tokens && !only_suppressed_left(params, context.allowed)) {
     for (const TokenId id : params.suppressed_until_min_tokens) {
       if (!inside(id, logits)) return outside("stop_token_ids", id, logits.size());
-      logits[static_cast<size_t>(id)] = -std::numeric_limits<float>::infinity();
+      logits[static_cast<size_t>(id)] = kRuledOut;
       changed = true;
     }
   }

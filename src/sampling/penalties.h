@@ -9,8 +9,8 @@
 namespace pagoda::sampling {
 
 /// Changes logits [V] as the request asked, before any temperature: all but allowed_token_ids masked, bias, repetition,
-/// frequency and presence penalties, what repetition.h does, then the mask of ids that min_tokens forbids. True if
-/// anything was changed.
+/// frequency and presence penalties, what repetition.h does, then the mask of `context.allowed` and of the ids that
+/// min_tokens forbids (unless nothing would be left). True if anything was changed.
 ///
 ///   repetition  each id of prompt or output once: logit > 0 ? logit / p : logit * p     (arXiv:1909.05858)
 ///   frequency   logit -= f * times in the output

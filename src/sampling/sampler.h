@@ -22,10 +22,10 @@ struct SamplerScratch {
 /// logits [V] -> one token. `logits` is changed in place.
 ///
 /// Order: raw logprobs (if asked) -> allowed ids -> logit bias -> penalties -> DRY -> masks (n-grams, bad words,
-/// min_tokens) -> greedy, or (dynamic) temperature, top_k, top_p, min_p, top_n_sigma, typical_p, XTC and Gumbel-max:
-/// argmax of logit/T + g over the kept set, g from Philox(seed; sample index, position, token id), so nothing but the
-/// request decides. Candidates are ordered (logit descending, id ascending), and each filter keeps a first part of
-/// them:
+/// grammar, min_tokens) -> greedy, or (dynamic) temperature, top_k, top_p, min_p, top_n_sigma, typical_p, XTC and
+/// Gumbel-max: argmax of logit/T + g over the kept set, g from Philox(seed; sample index, position, token id), so
+/// nothing but the request decides. Candidates are ordered (logit descending, id ascending), and each filter keeps a
+/// first part of them:
 ///   top_k   the first k
 ///   top_p   up to and with the first at which the running f32 sum of probabilities reaches p; probabilities are those
 ///   of

@@ -255,6 +255,27 @@ TEST_F(SamplerTest, MinTokensMasksEndings) {
   EXPECT_EQ(reachable(logits, params, 500), (std::set<TokenId>{0, 2}));
 }
 
+// Goal: only ids of the mask are chosen, also where it is shorter than the vocabulary; min_tokens gives way where the
+// mask leaves nothing else; an empty mask's error is the caller's to tell.
+TEST_F(SamplerTest, AMaskLeavesWhatItAllows) {
+  const std::vector<float> logits = random_logits(200, 4);
+  const std::vector<uint64_t> allowed = {uint64_t{1} << 3 | uint64_t{1} << 63, uint64_t{1} << 7};
+  const std::vector<TokenId> history = {1, 2, 3};
+  const auto drawn = [&](const SamplingParams& params, std::span<const uint64_t> mask) {
+    std::vector<float> work = logits;
+    const auto token = sample(work, params, {history, 3, 0, mask}, ops_, scratch_);
+    return token.ok() ? token.value().id : kNoToken;
+  };
+  std::set<TokenId> ids;
+  for (uint64_t seed = 0; seed < 500; ++seed) ids.insert(drawn({.temperature = 3.f, .seed = seed}, allowed));
+  EXPECT_EQ(ids, (std::set<TokenId>{3, 63, 71}));
+  const std::vector<TokenId> ends = {63, 71, 199};
+  EXPECT_EQ(drawn({.temperature = 0.f, .suppressed_until_min_tokens = ends, .min_tokens = 2}, allowed), 3);
+  const std::vector<uint64_t> only_end = {0, uint64_t{1} << 7};
+  EXPECT_EQ(drawn({.temperature = 0.f, .suppressed_until_min_tokens = ends, .min_tokens = 2}, only_end), 71);
+  EXPECT_EQ(drawn({.temperature = 0.f}, std::vector<uint64_t>{0}), kNoToken);
+}
+
 // Goal: logprobs are those of the untouched distribution, whatever bias, penalty, temperature or filter did.
 TEST_F(SamplerTest, LogprobsAreRaw) {
   const std::vector<float> logits = random_logits(300, 9);

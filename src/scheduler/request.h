@@ -9,6 +9,7 @@
 #include "core/ids.h"
 #include "core/result.h"
 #include "engine/batch.h"
+#include "grammar/grammar.h"
 #include "sampling/params.h"
 
 namespace pagoda::scheduler {
@@ -86,6 +87,7 @@ struct Request {
   std::string account{};     // whose share it takes under Policy::kFair
   int64_t deadline_us = 0;   // time from submit() after which it ends with kDeadline; 0 = none, 1 day at most
   std::string cache_salt{};  // only requests with the same one share prefixes
+  std::shared_ptr<grammar::Grammar> grammar{};  // what every choice must look like; null = anything
   std::shared_ptr<EventSink> sink;
 };
 

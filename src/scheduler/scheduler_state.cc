@@ -80,6 +80,7 @@ void Scheduler::State::admit_arrivals() {
     Sequence* raw = seq.get();
     blocks.open(*raw);
     raw->transcript.emplace(tokenizer, raw->owner->request, limits.max_model_len);
+    if (raw->owner->request.grammar) raw->matcher.emplace(raw->owner->request.grammar);
     sequences.emplace(static_cast<uint64_t>(raw->id), std::move(seq));
     scores.deliver(*raw);
     if (order.wants_reuse()) blocks.find_reuse(*raw, running);
@@ -210,20 +211,22 @@ engine::Batch Scheduler::State::batch_of(const std::vector<Row>& rows) const {
   batch.copies = blocks.page_copies();
   batch.chunks.reserve(rows.size());
   for (const Row& row : rows) {
-    const Sequence& seq = *row.seq;
+    Sequence& seq = *row.seq;
     const Request& request = seq.owner->request;
     const bool wants_scores = wants_prompt_scores(request) && seq.choice == 0 && seq.prompt_scored < seq.prompt_tokens;
     const std::vector<BlockId>& table = seq.tables.empty() ? seq.blocks : seq.tables.front();
+    const bool sample = row.tokens == seq.uncached_tokens() && request.max_tokens > 0;
     batch.chunks.push_back({
         .id = seq.id,
         .history = seq.history,
         .begin = seq.cached_tokens,
         .count = row.tokens,
         .blocks = std::span(table).first(static_cast<size_t>(blocks_for(seq.cached_tokens + row.tokens))),
-        .sample = row.tokens == seq.uncached_tokens() && request.max_tokens > 0,
+        .sample = sample,
         .params = &request.sampling,
         .prompt_tokens = seq.prompt_tokens,
         .sample_index = seq.choice,
+        .allowed = sample ? allowed_next(seq) : std::span<const uint64_t>{},
         .score = wants_scores ? &seq.owner->score : nullptr,
         .further_blocks =
             seq.tables.empty() ? std::span<const std::vector<BlockId>>{} : std::span(seq.tables).subspan(1),
@@ -316,6 +319,11 @@ void Scheduler::State::emit(const std::vector<Row>& rows, engine::StepOutput& ou
     if (seq.owner->beams) {
       if (std::ranges::find(searches, seq.owner) == searches.end()) searches.push_back(seq.owner);
       note_beam(seq, chunk);
+      continue;
+    }
+    if (std::optional<Error> stuck = follow_grammar(seq, chunk)) {
+      failed.emplace_back(seq.owner, *stuck);
+      end_from_outside(seq, FinishReason::kError, std::move(stuck));
       continue;
     }
     if (chunk.error) {

@@ -41,6 +41,8 @@ struct Scheduler::State {
   void preempt(Sequence& victim);
   void reserve(const std::vector<Row>& rows);
   void note_padding(const std::vector<Row>& rows);
+  std::span<const uint64_t> allowed_next(Sequence& seq) const;
+  std::optional<Error> follow_grammar(Sequence& seq, const engine::ChunkOutput& chunk) const;
   engine::Batch batch_of(const std::vector<Row>& rows) const;
   void commit(const std::vector<Row>& rows, const engine::StepOutput& out);
   void emit(const std::vector<Row>& rows, engine::StepOutput& out);

@@ -9,6 +9,7 @@
 #include "core/ids.h"
 #include "engine/batch.h"
 #include "engine/block_tier.h"
+#include "grammar/grammar.h"
 #include "kvcache/prefix_cache.h"
 #include "sampling/beam_search.h"
 #include "scheduler/policy/fair.h"
@@ -88,6 +89,8 @@ struct Sequence {
   int32_t choice = 0;
   std::shared_ptr<RequestState> owner{};
   std::optional<Transcript> transcript{};
+  std::optional<grammar::Matcher> matcher{};         // where its output is in its request's grammar
+  std::shared_ptr<const grammar::Mask> mask{};       // of the token it chooses in this step
   std::vector<engine::PromptScore> prompt_scores{};  // until the first event takes them
   int32_t prompt_scored = 0;                         // prompt positions whose scores arrived; survives preemption
   int32_t score_blocks = 0;                          // so many full blocks' scores are kept for others (PromptScores)

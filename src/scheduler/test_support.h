@@ -215,10 +215,25 @@ class FakeEngine : public engine::Engine {
     const bool may_end = static_cast<int32_t>(output) >= chunk.params->min_tokens;
     token.id = may_end && hash % 61 == 0 ? kEos : kAlphabet[(hash >> 8) % kAlphabet.size()];
     if (!script.empty()) token.id = script[std::min(output, script.size() - 1)];
+    if (!chunk.allowed.empty()) token.id = allowed_from(token.id, chunk.allowed);
+    if (token.id == kNoToken) {
+      out.error = Error{Code::kInternal, "all masked"};
+      return out;
+    }
     token.logprob = -static_cast<float>(hash % 1000);
     if (chunk.params->logprobs > 0) token.top = likeliest_after(hash, chunk.params->logprobs);
     out.token = token;
     return out;
+  }
+
+  /// The first allowed id from `id` on, around the vocabulary.
+  static TokenId allowed_from(TokenId id, std::span<const uint64_t> allowed) {
+    const auto bits = static_cast<TokenId>(allowed.size() * 64);
+    for (TokenId i = 0; i < bits; ++i) {
+      const TokenId at = (id + i) % bits;
+      if ((allowed[static_cast<size_t>(at) / 64] >> (at % 64) & 1u) != 0) return at;
+    }
+    return kNoToken;
   }
 
   static engine::PromptScore score(const engine::SequenceChunk& chunk, int32_t position) {

@@ -167,7 +167,7 @@ def test_special_tokens_in_user_text_stay_text(server):
     ({"max_tokens": 2**31}, "max_tokens"), ({"max_tokens": -5}, "max_tokens"), ({"logit_bias": {"191222": -100}}, "logit_bias"),
     ({"logit_bias": {"-1": 1}}, "logit_bias"), ({"logit_bias": {"x": 1}}, "logit_bias"), ({"stop": ["x"] * 10**5}, "stop"),
     ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"), ({"top_logprobs": 10**6, "logprobs": True}, "top_logprobs"),
-    ({"messages": []}, "messages"), ({"response_format": {"type": "json_object"}}, "response_format.type"),
+    ({"messages": []}, "messages"), ({"response_format": {"type": "yaml"}}, "response_format.type"),
 ])
 def test_bad_fields_are_named(client, fields, param):  # A01, A03, P09
     with pytest.raises(openai.BadRequestError) as refused:
