@@ -22,8 +22,9 @@ class Budget {
 
   /// False once there is nothing left.
   bool spend(int64_t bytes) {
-    bytes_left_ -= bytes;
-    if (bytes_left_ < 0) over_ = true;
+    if (over_) return false;
+    over_ = bytes > bytes_left_;
+    bytes_left_ = over_ ? -1 : bytes_left_ - bytes;
     if (timed_ && ++calls_ % 256 == 0 && std::chrono::steady_clock::now() > deadline_) over_ = late_ = true;
     return !over_;
   }
