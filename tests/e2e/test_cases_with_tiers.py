@@ -36,6 +36,7 @@ def lives(own_server, folder, *flags, model):
         assert one.stop() == 0
 
 
+@pytest.mark.slow
 def test_k01_cached_prefixes_change_no_bit(own_server, server, tmp_path):
     """8 random prompts (the case has 16) of 512 characters twice, then with a suffix; a pool that holds three of them (preempting: test_kv_tiers)."""
     rng = random.Random(20261130)
@@ -87,6 +88,7 @@ def test_d03_nothing_is_cut(own_server, tmp_path):
         assert refused.status_code == 400 and str(longer) in refused.text and "256" in refused.text
 
 
+@pytest.mark.slow
 def test_d07_batches_of_mixed_lengths(own_server, tmp_path):
     """Prompts of 1, 2, 31, 32, 33 and 129 tokens in one batch, on the best kernels and on the portable ones."""
     prompts = [[(i * 7919 + length) % 40000 + 10 for i in range(length)] for length in (1, 2, 31, 32, 33, 129)]

@@ -108,7 +108,7 @@ def test_second_signal_ends_at_once(own_server):
     one.wait_line("draining", timeout=5)
     started = time.monotonic()
     assert one.stop(signal.SIGINT) == 130
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 10  # a drain would take up to 30 s
     thread.join(10)
 
 

@@ -150,6 +150,7 @@ def test_streams_choices_and_prompts(tmp_path, client, server):
     assert code == 1 and "echoed" in said
 
 
+@pytest.mark.slow
 def test_long_prompts_take_the_request(tmp_path, server):
     """Above 4,096 tokens a receipt holds the prompt's digest: the request gives the tokens, and must be the one."""
     body = {"messages": [{"role": "user", "content": "river " * 4200}], "max_tokens": 6, "temperature": 1}
