@@ -58,16 +58,20 @@ class BrokenEngine : public engine::Engine {
   bool loaded_ = false;
 };
 
+/// Of an engine that holds the whole load.
+scheduler::Limits limits() {
+  const EngineNeeds needs = needs_of(load(), 32, 512);
+  return {.max_num_seqs = needs.max_num_seqs,
+          .max_num_batched_tokens = needs.max_num_batched_tokens,
+          .max_model_len = needs.max_model_len,
+          .total_blocks = needs.total_blocks};
+}
+
 Result<std::vector<CellResult>> run(const std::vector<Cell>& cells, BrokenEngine::Lie lie = nullptr,
                                     bool lies_after_loads = false) {
   std::vector<CellResult> results;
   for (const Cell& cell : cells) {
-    const EngineNeeds needs = needs_of(load(), 32, 512);
-    scheduler::FakeEngine fake({.max_num_seqs = needs.max_num_seqs,
-                                .max_num_batched_tokens = needs.max_num_batched_tokens,
-                                .max_model_len = needs.max_model_len,
-                                .total_blocks = needs.total_blocks},
-                               nullptr);
+    scheduler::FakeEngine fake(limits(), nullptr);
     BrokenEngine engine(fake, lie);
     engine.lies_after_loads = lies_after_loads;
     PAGODA_TRY(CellResult result, run_cell(engine, nullptr, matrix(), load(), cell));
@@ -147,12 +151,7 @@ TEST(Determinism, FindsWhatTheTiersBreak) {
 }
 
 TEST(Determinism, RefusesASwapThatDoesNotHappen) {
-  const EngineNeeds needs = needs_of(load(), 32, 512);
-  scheduler::FakeEngine fake({.max_num_seqs = needs.max_num_seqs,
-                              .max_num_batched_tokens = needs.max_num_batched_tokens,
-                              .max_model_len = needs.max_model_len,
-                              .total_blocks = needs.total_blocks},
-                             nullptr);
+  scheduler::FakeEngine fake(limits(), nullptr);
   BrokenEngine engine(fake, nullptr);
   engine.keeps_blocks = true;
   const Cell cell{7, 64, CacheState::kCold, Preemption::kSwap, 1, isa::kLevelPortable, false};
@@ -165,12 +164,7 @@ TEST(Determinism, RefusesACellThatProvesNothing) {
   Matrix m = matrix();
   m.chunks = {16, 100, 512};
   Cell cell = m.cell({0, 2, 0, 0, 0, 0, 0});  // 512 rows: but no prompt has more than 100
-  const EngineNeeds needs = needs_of(load(), 32, 512);
-  scheduler::FakeEngine fake({.max_num_seqs = needs.max_num_seqs,
-                              .max_num_batched_tokens = needs.max_num_batched_tokens,
-                              .max_model_len = needs.max_model_len,
-                              .total_blocks = needs.total_blocks},
-                             nullptr);
+  scheduler::FakeEngine fake(limits(), nullptr);
   const auto result = run_cell(fake, nullptr, m, load(), cell);
   ASSERT_FALSE(result.ok());
   EXPECT_THAT(result.error().message, HasSubstr("chunk 512"));
